@@ -13,14 +13,16 @@ $(installed): package-lock.json package.json $(wildcard packages/*/package.json)
 	@npm ci --no-audit --no-fund --loglevel=error
 	@touch $(installed)
 
-demo: $(installed) ## run the main job: orders through duplicates, failures and an outage, each applied once; ARGS="--orders 100 …" for options
-	@node scripts/demo.mjs $(ARGS)
+demo: $(installed) ## run the main job: orders through duplicates, failures and an outage, each applied once; ARGS="--orders 100 …" for options, DASHBOARD=1 to watch it in a browser
+	@node scripts/demo.mjs $(ARGS) $(if $(DASHBOARD),--dashboard)
 
 test: $(installed) ## set up everything and run all tests
 	@node scripts/pg-native.mjs
+	@node scripts/dashboard-page.mjs
 	@scripts/services run -- node scripts/test.mjs
 
 test-docs: $(installed) ## what users read and copy: the examples of the READMEs and guides, the example services, the code that create-ackord writes
+	@node scripts/dashboard-page.mjs
 	@scripts/services run -- node scripts/test.mjs --config vitest.docs.config.ts
 
 test-packages: $(installed) ## what users get: packed packages, the projects of create-ackord, the pages of docs/start; ONLY="sqlite …" for some
@@ -28,6 +30,7 @@ test-packages: $(installed) ## what users get: packed packages, the projects of 
 
 test-latest: $(installed) ## the same tests on the newest Node LTS
 	@scripts/with-latest-node node scripts/pg-native.mjs
+	@node scripts/dashboard-page.mjs
 	@scripts/with-latest-node scripts/services run -- node scripts/test.mjs
 
 test-servers: $(installed) ## the suites of stores and brokers on other versions of their servers; ONLY="mysql-9.7 …" for some; writes docs/compatibility.md
@@ -35,6 +38,7 @@ test-servers: $(installed) ## the suites of stores and brokers on other versions
 
 build: $(installed) ## compile all packages
 	npx tsc -b
+	@node scripts/dashboard-page.mjs
 
 vet: $(installed) ## lint, types, dead code, documents, packed packages; npm audit as a report
 	@node scripts/vet.mjs
@@ -46,10 +50,11 @@ bench: $(installed) ## all benchmarks
 	@scripts/services run --only postgres,mariadb,redis,rabbitmq,nats -- npm run -s bench
 
 proof: $(installed) ## what takes too long for the tests: all crashes, faults, simulations and loads; writes docs/guarantees.md
+	@node scripts/dashboard-page.mjs
 	@scripts/services run -- node scripts/proof.mjs
 
 services: $(installed) ## start the servers that tests need and keep them until Ctrl-C
 	@scripts/services up
 
 clean: ## remove what was built
-	rm -rf node_modules .cache packages/*/dist bench/dist proof/dist examples/*/dist packages/*/*.tsbuildinfo bench/*.tsbuildinfo proof/*.tsbuildinfo examples/*/*.tsbuildinfo
+	rm -rf node_modules .cache packages/*/dist packages/dashboard/dist-page bench/dist proof/dist examples/*/dist packages/*/*.tsbuildinfo bench/*.tsbuildinfo proof/*.tsbuildinfo examples/*/*.tsbuildinfo

@@ -28,12 +28,7 @@ export default defineConfig({
   resolve: { conditions },
   ssr: { resolve: { conditions } },
   test: {
-    include: [
-      'packages/*/test/**/*.test.ts',
-      'test/**/*.test.ts',
-      'scripts/test/**/*.test.ts',
-      'proof/test/**/*.test.ts',
-    ],
+    include: ['packages/*/test/**/*.test.ts', 'test/**/*.test.ts', 'scripts/test/**/*.test.ts', 'proof/test/**/*.test.ts'],
     exclude: ['**/node_modules/**', ...documentTests],
     typecheck: { enabled: true, include: ['packages/*/test/**/*.test-d.ts'], tsconfig: './tsconfig.types.json' },
     // For a test that hangs; a busy machine takes its time. The whole matrix of kills has tests that run for a minute without hanging.

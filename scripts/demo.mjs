@@ -18,6 +18,14 @@ if (code !== 0) {
   console.error('The packages do not compile; the errors are above.')
   process.exit(1)
 }
+if (process.argv.includes('--dashboard')) {
+  const builder = spawn(process.execPath, [`${root}scripts/dashboard-page.mjs`], {
+    cwd: root,
+    stdio: ['ignore', process.stderr.fd, 'inherit'],
+  })
+  const [built] = await once(builder, 'exit')
+  if (built !== 0) process.exit(1)
+}
 console.error(
   `Compiled in ${Math.round((performance.now() - startedAt) / 1000)} s. Running: ackord demo ${process.argv.slice(2).join(' ')}`.trimEnd(),
 )

@@ -10,12 +10,14 @@ const root = fileURLToPath(new URL('..', import.meta.url))
 /** @typedef {{ name: string, tarball: string }} PackedPackage */
 
 /**
- * Packs all packages that are published. They must be built.
+ * Packs all packages that are published, with the page of the dashboard. They must be compiled.
  *
  * @param {string} folder where the tarballs go
  * @returns {PackedPackage[]}
  */
 export function packPackages(folder) {
+  const page = spawnSync(process.execPath, [join(root, 'scripts/dashboard-page.mjs')], { cwd: root, encoding: 'utf8' })
+  if (page.status !== 0) throw new Error(`The page of the dashboard could not be built:\n${page.stdout}${page.stderr}`)
   const folders = readdirSync(join(root, 'packages'))
     .map((name) => join(root, 'packages', name))
     .filter((path) => readFileSync(join(path, 'package.json'), 'utf8').includes('"publishConfig"'))

@@ -58,6 +58,7 @@ export const sidebar = [
     text: 'Operate',
     items: [
       { text: 'Operating', link: '/guides/operating' },
+      { text: 'Dashboard', link: '/guides/dashboard' },
       { text: 'Telemetry', link: '/guides/telemetry' },
       { text: 'What happens when', link: '/what-happens-when' },
       { text: 'Tuning', link: '/guides/tuning' },
@@ -78,6 +79,7 @@ export const sidebar = [
       { text: '@ackord/nats', link: '/packages/nats' },
       { text: '@ackord/kafka', link: '/packages/kafka' },
       { text: '@ackord/http', link: '/packages/http' },
+      { text: '@ackord/dashboard', link: '/packages/dashboard' },
       { text: '@ackord/telemetry', link: '/packages/telemetry' },
       { text: '@ackord/testkit', link: '/packages/testkit' },
       { text: 'ackord, the command', link: '/packages/cli' },

@@ -38,6 +38,7 @@ const layers = {
   ],
   http: [['cloudevents'], ['source', 'publisher'], ['frameworks']],
   telemetry: [['version.ts', 'conventions.ts'], ['metrics'], ['trace']],
+  dashboard: [['version.ts', 'api/types.ts'], ['http'], ['api'], ['overview', 'actions'], ['routes']],
   testkit: [
     ['run', 'helpers'],
     ['suites', 'crash'],
@@ -50,7 +51,9 @@ const layers = {
     ['stores'],
     ['dead-letters'],
     ['brokers'],
+    ['serving/http-server.ts'],
     ['demo', 'doctor', 'relay', 'watch'],
+    ['serving'],
     ['commands'],
   ],
 }
@@ -91,6 +94,7 @@ const packages = {
   kafka: ['core'],
   http: ['core'],
   telemetry: ['core', 'outbox'],
+  dashboard: ['core', 'outbox'],
   testkit: ['core', 'outbox'],
   'create-ackord': [],
 }

@@ -14,8 +14,11 @@ import { findBinary } from './find-binary.mjs'
 /** @type {Tool} */
 export const promtool = { name: 'promtool', debianPackage: 'prometheus', locate: () => findBinary('promtool') }
 
+/** @type {Tool} */
+const chromium = { name: 'chromium', debianPackage: 'chromium', locate: () => findBinary('chromium') }
+
 /** @type {readonly Tool[]} */
-export const tools = [promtool]
+export const tools = [promtool, chromium]
 
 /**
  * @typedef {{ tool: Tool } & ({ source: 'installed', binary: string } | { source: 'installable' } | { source: 'missing', reason: string })} ToolPlan

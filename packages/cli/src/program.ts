@@ -1,17 +1,22 @@
 import type { Writable } from 'node:stream'
 import { Command, CommanderError } from 'commander'
+import { auditCommand } from './commands/audit.ts'
 import { benchCommand } from './commands/bench.ts'
 import { cleanupCommand } from './commands/cleanup.ts'
+import { dashboardCommand } from './commands/dashboard.ts'
 import { deadLettersCommand } from './commands/dead-letters.ts'
 import { demoCommand } from './commands/demo.ts'
 import { discardCommand } from './commands/discard.ts'
 import { doctorCommand } from './commands/doctor.ts'
+import { failuresCommand } from './commands/failures.ts'
 import { inboxCommand } from './commands/inbox.ts'
 import { listCommand } from './commands/list.ts'
 import { migrateCommand } from './commands/migrate.ts'
 import { parkCommand } from './commands/park.ts'
+import { pauseCommand, resumeCommand } from './commands/pause.ts'
 import { rearmCommand } from './commands/rearm.ts'
 import { relayCommand } from './commands/relay.ts'
+import { relaysCommand } from './commands/relays.ts'
 import { showCommand } from './commands/show.ts'
 import { statusCommand } from './commands/status.ts'
 import { CommandError, type ExitCode, exitCode } from './output/errors.ts'
@@ -41,12 +46,18 @@ export function buildProgram({ execute, write }: ProgramOptions): Command {
     .addCommand(demoCommand(execute))
     .addCommand(migrateCommand(execute))
     .addCommand(relayCommand(execute))
+    .addCommand(dashboardCommand(execute))
     .addCommand(statusCommand(execute))
     .addCommand(listCommand(execute))
     .addCommand(showCommand(execute))
     .addCommand(parkCommand(execute))
     .addCommand(rearmCommand(execute))
     .addCommand(discardCommand(execute))
+    .addCommand(failuresCommand(execute))
+    .addCommand(pauseCommand(execute))
+    .addCommand(resumeCommand(execute))
+    .addCommand(relaysCommand(execute))
+    .addCommand(auditCommand(execute))
     .addCommand(inboxCommand(execute))
     .addCommand(deadLettersCommand(execute))
     .addCommand(cleanupCommand(execute))
@@ -79,6 +90,10 @@ const examples: Readonly<Record<string, readonly string[]>> = {
     'ackord relay --from $REDIS_URL --outbox lua --to $NATS_URL',
     'ackord relay --from $POSTGRES_URL --to $RABBITMQ_URL --port 9090 --otlp http://localhost:4318',
   ],
+  dashboard: [
+    'ackord dashboard --store $POSTGRES_URL',
+    'ackord dashboard --store orders=$POSTGRES_URL --store carts=$REDIS_URL --port 8088',
+  ],
   status: [
     'ackord status --store $POSTGRES_URL',
     'ackord status --store $POSTGRES_URL --watch 5s',
@@ -104,6 +119,11 @@ const examples: Readonly<Record<string, readonly string[]>> = {
     "ackord discard 42 --store $POSTGRES_URL --reason 'test data'",
     "ackord discard --message-id 8b0e2d5c-order-7 --store $POSTGRES_URL --reason 'test data' --yes",
   ],
+  failures: ['ackord failures --store $POSTGRES_URL', 'ackord failures --store $POSTGRES_URL --destination order-events --group-by type'],
+  pause: ["ackord pause order-events --store $POSTGRES_URL --for 30m --reason 'broker maintenance'"],
+  resume: ['ackord resume order-events --store $POSTGRES_URL'],
+  relays: ['ackord relays --store $POSTGRES_URL', 'ackord relays --store $POSTGRES_URL --watch'],
+  audit: ['ackord audit --store $POSTGRES_URL --limit 20'],
   inbox: ['ackord inbox show 7d9f --store $POSTGRES_URL'],
   'inbox show': [
     'ackord inbox show 7d9f --store $POSTGRES_URL',

@@ -1,10 +1,12 @@
+import { once } from 'node:events'
 import { silentLogger, systemRuntime } from '@ackord/core'
 import type { Command } from 'commander'
 import { openBroker } from '../brokers/open-broker.ts'
-import { demo } from '../demo/demo.ts'
+import { type DemoReport, demo } from '../demo/demo.ts'
 import { demoView, showSummary } from '../demo/demo-view.ts'
 import { unlessAborted } from '../lifecycle.ts'
 import { type ExitCode, exitCode } from '../output/errors.ts'
+import { serveStores } from '../serving/dashboard-server.ts'
 import type { Execute, Session } from '../session.ts'
 import { newCommand, parseInteger, parseOutbox, storeUrls } from '../settings/settings.ts'
 import { checkOutbox, openRunStore } from '../stores/open-store.ts'
@@ -15,6 +17,7 @@ interface DemoCommandOptions {
   readonly store?: string | undefined
   readonly outbox?: StoreLocation['outbox']
   readonly broker?: string | undefined
+  readonly dashboard?: boolean | undefined
 }
 
 export function demoCommand(execute: Execute): Command {
@@ -24,12 +27,13 @@ export function demoCommand(execute: Execute): Command {
     .option('--store <url>', `${storeUrls} (default: PostgreSQL in this process)`)
     .option('--outbox <kind>', 'stream or lua (Redis; default: stream)', parseOutbox)
     .option('--broker <url>', 'amqp://, nats://, kafka://, redis://, redis+cluster:// or memory: (default: memory:)')
+    .option('--dashboard', 'show it in a web page, too, until Ctrl-C')
     .action(execute(runDemo, { stopsItself: true }))
 }
 
 async function runDemo(
   session: Session,
-  { orders, store: storeUrl, outbox, broker: brokerUrl = 'memory:' }: DemoCommandOptions,
+  { orders, store: storeUrl, outbox, broker: brokerUrl = 'memory:', dashboard = false }: DemoCommandOptions,
 ): Promise<ExitCode> {
   checkOutbox(storeUrl, outbox)
   const { output, secrets, signal } = session
@@ -41,9 +45,16 @@ async function runDemo(
     if (storeUrl === undefined) view.onStep('Starting PostgreSQL in this process.')
     await using store = await unlessAborted(openRunStore(storeUrl, { name, secrets, outbox }), signal)
     const topics = { orders: `${name}-orders`, events: `${name}-events` }
-    const report = await demo({ ...view, orders, store, broker, topics, signal })
-    view.end()
-    showSummary(output, report, { store, broker: broker.address })
+    await using served = dashboard ? await serveStores(session, new Map([['demo', store]]), { host: '127.0.0.1', port: 0 }) : undefined
+    if (served !== undefined) view.onStep(`The dashboard is at ${served.url}`)
+    const finish = async (done: DemoReport) => {
+      view.end()
+      showSummary(output, done, { store, broker: broker.address })
+      if (served === undefined) return
+      output.line('The dashboard stays until Ctrl-C; then the data of the demo is removed.')
+      if (!signal.aborted) await once(signal, 'abort')
+    }
+    const report = await demo({ ...view, orders, store, broker, topics, signal, beforeRemoval: finish })
     return report.lost === 0 && report.applied_twice === 0 ? exitCode.ok : exitCode.failed
   } finally {
     view.end()

@@ -5,10 +5,12 @@ import { counted } from '../output/text.ts'
 import type { Execute } from '../session.ts'
 import { addFilter, storeCommand } from '../settings/settings.ts'
 import { openStoreOf, type StoreOptions } from '../stores/open-store.ts'
+import { byOption, operatorOf } from './operator.ts'
 import { nothingDone, showChosen } from './rearm.ts'
 
 interface DiscardOptions extends StoreOptions, WhichOptions {
   readonly reason?: string | undefined
+  readonly by?: string | undefined
   readonly yes?: boolean | undefined
   readonly dryRun?: boolean | undefined
 }
@@ -19,6 +21,7 @@ export function discardCommand(execute: Execute): Command {
     .argument('[ids...]', 'ids of records, as listed by `ackord list --state parked`')
     .option('--all', 'all parked records')
     .option('--reason <text>', 'the reason, for the log')
+    .addOption(byOption())
     .option('--yes', 'required with a filter or --all')
     .option('--dry-run', 'list the records without deleting them')
     .action(
@@ -38,6 +41,7 @@ export function discardCommand(execute: Execute): Command {
           discarded += await admin.discard(
             records.map(({ id }) => id),
             reason,
+            { by: operatorOf(options) },
           )
         }
         output.object({ discarded })

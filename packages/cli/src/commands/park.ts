@@ -5,10 +5,12 @@ import { counted } from '../output/text.ts'
 import type { Execute } from '../session.ts'
 import { messageIdOption, storeCommand } from '../settings/settings.ts'
 import { openStoreOf, type StoreOptions } from '../stores/open-store.ts'
+import { byOption, operatorOf } from './operator.ts'
 
 interface ParkOptions extends StoreOptions {
   readonly messageId?: string | undefined
   readonly reason?: string | undefined
+  readonly by?: string | undefined
 }
 
 export function parkCommand(execute: Execute): Command {
@@ -19,6 +21,7 @@ export function parkCommand(execute: Execute): Command {
     .argument('[ids...]', 'ids of records, as listed by `ackord list`')
     .addOption(messageIdOption('instead of ids: the records of the message with this id'))
     .option('--reason <text>', 'the reason; shown as the error of the record')
+    .addOption(byOption())
     .action(
       execute(async (session, options: ParkOptions, ids) => {
         const { output } = session
@@ -31,7 +34,7 @@ export function parkCommand(execute: Execute): Command {
         if (messageId !== undefined) {
           for await (const records of matchingPages(admin, { messageId })) chosen.push(...records.map(({ id }) => id))
         }
-        const parked = await admin.park(chosen, reason)
+        const parked = await admin.park(chosen, reason, { by: operatorOf(options) })
         output.object({ parked })
         output.line(`${counted(parked, 'record was', 'records were')} parked.`)
         if (parked > 0) return exitCode.ok

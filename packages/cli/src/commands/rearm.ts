@@ -9,6 +9,7 @@ import type { Execute } from '../session.ts'
 import { parseDuration } from '../settings/duration.ts'
 import { addFilter, parsePairs, storeCommand } from '../settings/settings.ts'
 import { openStoreOf, type StoreOptions } from '../stores/open-store.ts'
+import { byOption, operatorOf } from './operator.ts'
 
 interface RearmOptions extends StoreOptions, WhichOptions {
   readonly setDestination?: string | undefined
@@ -16,6 +17,8 @@ interface RearmOptions extends StoreOptions, WhichOptions {
   readonly published?: boolean | undefined
   readonly delay?: number | undefined
   readonly keepAttempts?: boolean | undefined
+  readonly reason?: string | undefined
+  readonly by?: string | undefined
   readonly dryRun?: boolean | undefined
 }
 
@@ -31,6 +34,8 @@ export function rearmCommand(execute: Execute): Command {
     .option('--keep-attempts', 'earlier attempts still count')
     .option('--set-destination <name>', 'change the destination')
     .option('--set-attribute <name=value>', 'set an attribute; repeatable', parsePairs)
+    .option('--reason <text>', 'the reason, for the audit')
+    .addOption(byOption())
     .option('--dry-run', 'list the records without changing them')
     .action(
       execute(async (session, options: RearmOptions, ids) => {
@@ -39,10 +44,11 @@ export function rearmCommand(execute: Execute): Command {
         const edit = editOf(options)
         await using store = await openStoreOf(options, session)
         const admin = store.outbox({ logger: output.logger() })
-        const state = options.published === true ? 'published' : 'parked'
+        const state: 'published' | 'parked' = options.published === true ? 'published' : 'parked'
         if (options.dryRun === true) return await showChosen(admin, ids, options, output, state)
         const { delay, keepAttempts } = options
-        const rearmed = await admin.rearm(ids.length > 0 ? { ids } : { filter: filterOf(options) }, edit, { state, delay, keepAttempts })
+        const how = { state, delay, keepAttempts, reason: options.reason, by: operatorOf(options) }
+        const rearmed = await admin.rearm(ids.length > 0 ? { ids } : { filter: filterOf(options) }, edit, how)
         output.object({ rearmed })
         output.line(`${counted(rearmed, 'record is', 'records are')} ready to be published again.`)
         return isNamed(ids, options) && rearmed === 0 ? nothingDone(output, ids, state) : exitCode.ok

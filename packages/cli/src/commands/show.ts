@@ -1,9 +1,9 @@
-import type { OutboxAdmin, OutboxRecord } from '@ackord/outbox'
+import type { OutboxAdmin, OutboxRecord, RecordFailure } from '@ackord/outbox'
 import type { Command } from 'commander'
 import { CommandError, exitCode } from '../output/errors.ts'
 import type { Output } from '../output/output.ts'
 import { checkIds, matchingPages, recordObject } from '../output/records.ts'
-import { printable } from '../output/text.ts'
+import { instant, printable } from '../output/text.ts'
 import type { Execute } from '../session.ts'
 import { messageIdOption, storeCommand } from '../settings/settings.ts'
 import { openStoreOf, type StoreOptions } from '../stores/open-store.ts'
@@ -24,11 +24,12 @@ export function showCommand(execute: Execute): Command {
         const { output } = session
         checkIds(ids, options)
         await using store = await openStoreOf(options, session)
-        const records = await find(store.outbox({ logger: output.logger() }), ids, options)
+        const admin = store.outbox({ logger: output.logger() })
+        const records = await find(admin, ids, options)
         if (records.length === 0) throw notFound(ids, options, store.address)
         for (const [index, record] of records.entries()) {
           if (index > 0) output.line()
-          show(output, record, options.data === true)
+          show(output, record, (await admin.history?.(record.id)) ?? [], options.data === true)
         }
         return exitCode.ok
       }),
@@ -50,16 +51,19 @@ function notFound([id = '']: readonly string[], { messageId }: ShowOptions, addr
   })
 }
 
-function show(output: Output, record: OutboxRecord, withData: boolean): void {
+function show(output: Output, record: OutboxRecord, history: readonly RecordFailure[], withData: boolean): void {
   const { attributes, data } = record.message
   const fields = recordObject(output, record)
-  const shown = { ...fields, attributes }
+  const errors = history.map(({ at, error }) => ({ at: instant(at), error: output.masked(error) }))
+  const shown = { ...fields, attributes, errors }
   output.object(withData ? { ...shown, data_base64: Buffer.from(data).toString('base64') } : shown)
   for (const [name, value] of Object.entries(fields)) {
     if (value !== undefined) output.line(`${output.colours.bold(name.padEnd(14))}${printable(String(value))}`)
   }
   output.line(output.colours.bold('attributes'))
   for (const [name, value] of Object.entries(attributes)) output.line(`  ${printable(name)}: ${printable(String(value))}`)
+  if (errors.length > 0) output.line(output.colours.bold('errors, the latest first'))
+  for (const { at, error } of errors) output.line(`  ${at} ${printable(error)}`)
   if (withData) output.line(`${output.colours.bold('data')}\n${readable(data)}`)
 }
 

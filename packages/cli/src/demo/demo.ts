@@ -46,6 +46,8 @@ export interface DemoOptions extends DemoEvents {
   /** Names of this run, for what it creates at the broker. */
   readonly topics: { readonly orders: string; readonly events: string }
   readonly signal: AbortSignal
+  /** Called before everything is removed. */
+  readonly beforeRemoval?: ((report: DemoReport) => Promise<void>) | undefined
 }
 
 /** If nothing happens for this long, something is broken. */
@@ -66,7 +68,9 @@ export async function demo(options: DemoOptions): Promise<DemoReport> {
     await data.create()
     for (const topic of Object.values(topics)) await broker.createTopic(topic)
     options.signal.throwIfAborted()
-    return await new DemoRun(options, data).run()
+    const report = await new DemoRun(options, data).run()
+    await options.beforeRemoval?.(report)
+    return report
   } finally {
     await removeAll(options, data)
   }

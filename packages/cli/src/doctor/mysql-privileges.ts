@@ -6,6 +6,7 @@ const needed = [
   ['meta', ['SELECT', 'INSERT', 'UPDATE'], 'version'],
   ['inbox', ['SELECT', 'INSERT', 'DELETE'], 'received_at'],
   ['outbox', ['SELECT', 'INSERT', 'UPDATE', 'DELETE'], 'attempts'],
+  ['notes', ['SELECT', 'INSERT', 'UPDATE', 'DELETE'], 'value'],
 ] as const
 
 /** In addition, with order per key. */

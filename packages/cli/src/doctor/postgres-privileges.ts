@@ -10,6 +10,7 @@ const needed = {
     meta: ['SELECT', 'INSERT', 'UPDATE'],
     inbox: ['SELECT', 'INSERT', 'UPDATE', 'DELETE'],
     outbox: ['SELECT', 'INSERT', 'UPDATE', 'DELETE'],
+    notes: ['SELECT', 'INSERT', 'UPDATE', 'DELETE'],
   },
   functions: ['valid'],
 } as const

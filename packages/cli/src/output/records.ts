@@ -22,6 +22,7 @@ export function recordObject(output: Output, record: OutboxRecord): Record<strin
     parked_at: instant(record.parkedAt),
     published_at: instant(record.publishedAt),
     last_error: record.lastError === undefined ? undefined : output.masked(record.lastError),
+    cause: record.cause === undefined ? undefined : output.masked(record.cause),
     bytes: message.data.byteLength,
   }
 }
@@ -50,15 +51,20 @@ export interface FilterOptions {
   readonly destination?: string | undefined
   readonly type?: string | undefined
   readonly key?: string | undefined
+  readonly cause?: string | undefined
+  readonly error?: string | undefined
+  readonly olderThan?: number | undefined
+  readonly newerThan?: number | undefined
 }
 
-export function filterOf({ messageId, destination, type, key }: FilterOptions, state?: OutboxState): OutboxFilter {
-  return { state, messageId, destination, type, orderingKey: key }
+export function filterOf(options: FilterOptions, state?: OutboxState): OutboxFilter {
+  const { messageId, destination, type, key, cause, error, olderThan, newerThan } = options
+  return { state, messageId, destination, type, orderingKey: key, cause, error, minAge: olderThan, maxAge: newerThan }
 }
 
 /** Whether the filter excludes anything. */
-function isFiltered({ messageId, destination, type, key }: FilterOptions): boolean {
-  return messageId !== undefined || destination !== undefined || type !== undefined || key !== undefined
+function isFiltered(options: FilterOptions): boolean {
+  return Object.values(filterOf(options)).some((criterion) => criterion !== undefined)
 }
 
 /** How `rearm` and `discard` select records. */
@@ -85,7 +91,7 @@ export function checkWhich(ids: readonly string[], options: WhichOptions): void 
   if (ids.length > 0 && (filtered || options.all === true)) throw usageError('Use either ids or a filter, not both.')
   if (filtered && options.all === true) throw usageError('Use either a filter or --all, not both.')
   if (ids.length > 0 || filtered || options.all === true) return
-  throw usageError('No records are selected.', 'Pass ids, or --message-id, --destination, --type or --key, or --all.')
+  throw usageError('No records are selected.', 'Pass ids, or a filter such as --message-id, --destination or --cause, or --all.')
 }
 
 /** The parked or published records that match, page by page. Records that disappear after a page was read do not affect the next one. */

@@ -1,22 +1,11 @@
-import { once } from 'node:events'
-import { createServer, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import type { ServerResponse } from 'node:http'
 import type { RelayHealth } from '@ackord/outbox'
-import { CommandError, exitCode } from '../output/errors.ts'
-import { errorText } from '../output/output.ts'
+import { type HttpServer, type ServerAddress, startHttpServer } from '../serving/http-server.ts'
 
-export interface HealthServerOptions {
-  readonly host: string
-  /** 0: any free port. */
-  readonly port: number
+export interface HealthServerOptions extends ServerAddress {
   readonly health: () => RelayHealth
   /** The metrics in the text format of Prometheus. */
   readonly metrics: () => string
-}
-
-export interface HealthServer extends AsyncDisposable {
-  /** The address it listens on. */
-  readonly url: string
 }
 
 /**
@@ -25,8 +14,8 @@ export interface HealthServer extends AsyncDisposable {
  * - `/health`: the health of the relay as JSON.
  * - `/metrics`
  */
-export async function startHealthServer({ host, port, health, metrics }: HealthServerOptions): Promise<HealthServer> {
-  const server = createServer((request, response) => {
+export async function startHealthServer({ host, port, health, metrics }: HealthServerOptions): Promise<HttpServer> {
+  return await startHttpServer({ host, port }, (request, response) => {
     const path = pathOf(request.url ?? '/')
     if (request.method !== 'GET' && request.method !== 'HEAD') return answer(response, 405, 'text/plain', 'Only GET.\n')
     if (path === '/health/live') return answer(response, 200, 'text/plain', 'ok\n')
@@ -37,36 +26,6 @@ export async function startHealthServer({ host, port, health, metrics }: HealthS
     if (path === '/metrics') return answer(response, 200, 'text/plain; version=0.0.4; charset=utf-8', metrics())
     return answer(response, 404, 'text/plain', 'Not found. Available: /health, /health/live, /health/ready and /metrics.\n')
   })
-  try {
-    server.listen(port, host)
-    await once(server, 'listening')
-  } catch (error) {
-    const code = error instanceof Error && 'code' in error ? String(error.code) : ''
-    throw new CommandError(`Cannot listen on ${host}:${port}: ${problems[code] ?? (code || errorText(error))}.`, {
-      exitCode: exitCode.failed,
-      hint: 'Choose another with --port or --host.',
-      cause: error,
-    })
-  }
-  // It listens on TCP.
-  const { port: bound } = server.address() as AddressInfo
-  return {
-    url: `http://${host.includes(':') ? `[${host}]` : host}:${bound}`,
-    async [Symbol.asyncDispose]() {
-      const closed = once(server, 'close')
-      server.close()
-      server.closeAllConnections()
-      await closed
-    },
-  }
-}
-
-const problems: Readonly<Record<string, string>> = {
-  EADDRINUSE: 'the port is already in use',
-  EACCES: 'permission denied',
-  EADDRNOTAVAIL: 'the address does not belong to this machine',
-  ENOTFOUND: 'host not found',
-  EAI_AGAIN: 'the host name cannot be resolved',
 }
 
 /** Without a URL parser: no request may make it throw. A proxy sends the whole URL. */

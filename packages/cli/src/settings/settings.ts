@@ -84,6 +84,10 @@ export function addFilter(command: Command): Command {
     .option('--destination <name>', 'only records for this destination')
     .option('--type <type>', 'only events of this type')
     .option('--key <key>', 'only records with this ordering key')
+    .option('--cause <text>', 'only records with this cause, as listed by `ackord failures`')
+    .option('--error <text>', 'only records whose last error contains this text')
+    .option('--older-than <duration>', 'only records that were stored longer ago than this', parseDuration)
+    .option('--newer-than <duration>', 'only records that were stored more recently than this', parseDuration)
 }
 
 /** `description`: what the command does with the records of a message. */

@@ -30,7 +30,7 @@ export interface SqlClient<Handle> {
   readonly file?: string | undefined
 }
 
-const tableKinds = ['inbox', 'outbox', 'meta', 'append', 'valid', 'relays', 'partitions', 'hands', 'keep'] as const
+const tableKinds = ['inbox', 'outbox', 'meta', 'append', 'valid', 'relays', 'partitions', 'hands', 'keep', 'notes'] as const
 
 export function tableOptions({ schema, prefix = 'ackord_', stream, tag, outbox, shards }: StoreLocation): TableOptions {
   if (stream !== undefined || tag !== undefined) throw usageError('--stream and --tag are for Redis; this store is an SQL database.')

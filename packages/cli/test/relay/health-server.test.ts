@@ -2,7 +2,8 @@ import { once } from 'node:events'
 import { type IncomingMessage, request } from 'node:http'
 import type { RelayHealth } from '@ackord/outbox'
 import { describe, expect, it } from 'vitest'
-import { type HealthServer, startHealthServer } from '../../src/relay/health-server.ts'
+import { startHealthServer } from '../../src/relay/health-server.ts'
+import type { HttpServer } from '../../src/serving/http-server.ts'
 
 const health: RelayHealth = {
   state: 'running',
@@ -20,12 +21,12 @@ const health: RelayHealth = {
   backlog: undefined,
 }
 
-async function open(): Promise<HealthServer> {
+async function open(): Promise<HttpServer> {
   return await startHealthServer({ host: '127.0.0.1', port: 0, health: () => health, metrics: () => 'metrics\n' })
 }
 
 /** The status for a request whose target is sent unchanged; `fetch` would normalise it. */
-async function statusOf({ url }: HealthServer, target: string, method = 'GET'): Promise<number | undefined> {
+async function statusOf({ url }: HttpServer, target: string, method = 'GET'): Promise<number | undefined> {
   const { hostname, port } = new URL(url)
   const sent = request({ hostname, port, method, path: target, signal: AbortSignal.timeout(10_000) }).end()
   const [response] = (await once(sent, 'response')) as [IncomingMessage]

@@ -1,4 +1,4 @@
-import { copyFileSync, mkdirSync, rmSync } from 'node:fs'
+import { copyFileSync, cpSync, mkdirSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { rolldown } from 'rolldown'
@@ -40,6 +40,8 @@ async function bundle(): Promise<void> {
   mkdirSync(directory, { recursive: true })
   // The command reads its version from this file.
   copyFileSync(join(folder, 'package.json'), join(directory, 'package.json'))
+  // The dashboard serves the files beside its package.
+  cpSync(join(folder, '../dashboard/dist-page'), join(directory, 'dist-page'), { recursive: true })
 }
 
 process.on('exit', () => rmSync(directory, { recursive: true, force: true }))

@@ -1,0 +1,21 @@
+import type { VNode } from 'preact'
+import { Empty, ErrorMessage } from '../parts/messages.tsx'
+import { PageHeading } from '../parts/page-heading.tsx'
+import { StoreCard } from '../parts/store-card.tsx'
+import { connection, overview } from '../state/live-overview.ts'
+
+export function OverviewPage(): VNode {
+  const { state, problem } = connection.value
+  const stores = overview.value?.stores
+  return (
+    <>
+      <PageHeading title="Overview" />
+      {state === 'lost' && <ErrorMessage text={`The figures are not up to date. ${problem ?? ''}`} />}
+      {stores === undefined && state !== 'lost' && <p class="muted pending">Loading…</p>}
+      {stores?.length === 0 && <Empty title="No stores">The dashboard was created without a store.</Empty>}
+      {stores?.map((store) => (
+        <StoreCard key={store.store} overview={store} />
+      ))}
+    </>
+  )
+}

@@ -1,0 +1,69 @@
+import type { VNode } from 'preact'
+import type { OutboxState, RecordDetail, RecordPage, RecordSummary } from '../../src/api/types.ts'
+import { storePath } from '../state/api.ts'
+import { useLoaded } from '../state/loaded.ts'
+import { formatRecordQuery } from '../state/record-query.ts'
+import { visibleText } from '../text/visible-text.ts'
+import { RouteLink } from './route-link.tsx'
+import { StateBadge } from './state-badge.tsx'
+import { Instant } from './times.tsx'
+
+interface KeyRecordsProps {
+  readonly store: string
+  readonly record: RecordDetail
+  readonly orderingKey: string
+}
+
+/** The records before and after this one in its key: what it waits for, and what waits for it. */
+export function KeyRecords({ store, record, orderingKey }: KeyRecordsProps): VNode {
+  const { destination, behind } = record
+  const oldest = (state: OutboxState) =>
+    useLoaded<RecordPage>(storePath(store, `records${formatRecordQuery({ state, destination, orderingKey, limit: 5 })}`))
+  const pending = [oldest('parked'), oldest('leased'), oldest('waiting'), oldest('ready')]
+  const later = new Set([record.id, ...behind.map(({ id }) => id)])
+  const ahead = pending
+    .flatMap(({ data }) => data?.records ?? [])
+    .filter(({ id, createdAt }) => !later.has(id) && createdAt <= record.createdAt)
+    .toSorted((one, other) => one.createdAt - other.createdAt)
+  return (
+    <section class="card" aria-labelledby="key-title">
+      <h2 id="key-title">
+        Key <span class="id">{visibleText(orderingKey)}</span>
+      </h2>
+      {record.state !== 'published' && (
+        <>
+          <h3>Ahead of it</h3>
+          {ahead.length === 0 ? (
+            <p class="muted">Nothing: no earlier record of this key is unpublished.</p>
+          ) : (
+            <RecordList store={store} records={ahead} />
+          )}
+        </>
+      )}
+      <h3>Behind it</h3>
+      {behind.length === 0 ? <p class="muted">Nothing waits behind it.</p> : <RecordList store={store} records={behind} />}
+      <p>
+        <RouteLink to={{ page: 'records', store, query: { destination, orderingKey } }}>All records of this key</RouteLink>
+      </p>
+    </section>
+  )
+}
+
+function RecordList({ store, records }: { readonly store: string; readonly records: readonly RecordSummary[] }): VNode {
+  return (
+    <ol class="record-list">
+      {records.map(({ id, state, type, createdAt }) => (
+        <li key={id}>
+          <RouteLink class="cut id" to={{ page: 'record', store, id }}>
+            {visibleText(id)}
+          </RouteLink>
+          <StateBadge state={state} />
+          <span class="cut">{visibleText(type ?? '')}</span>
+          <span class="muted">
+            <Instant at={createdAt} store={store} />
+          </span>
+        </li>
+      ))}
+    </ol>
+  )
+}

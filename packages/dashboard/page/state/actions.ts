@@ -1,0 +1,91 @@
+import { type ReadonlySignal, signal } from '@preact/signals'
+import type { ComponentChildren } from 'preact'
+import type { ActionRequest, Chosen, Job, Preview } from '../../src/api/types.ts'
+import { counted } from '../text/numbers.ts'
+import { visibleText } from '../text/visible-text.ts'
+import { postJson, storePath } from './api.ts'
+
+/** An action that waits in the dialog for a reason and a confirmation. */
+export interface PendingAction {
+  readonly title: string
+  /** The label of the button. */
+  readonly verb: string
+  readonly danger?: boolean
+  /** Asked when the dialog opens. */
+  readonly preview?: () => Promise<Preview>
+  /** What the action does, for the records that the preview counted. */
+  readonly explain: (records: string) => string
+  /** Whether it has a purpose although it concerns no record now. Default: false. */
+  readonly withoutRecords?: boolean
+  /** Further fields, and what is wrong with their contents. */
+  readonly fields?: ComponentChildren
+  readonly problem?: ReadonlySignal<string | undefined>
+  readonly start: (reason: string) => Promise<Job>
+}
+
+export const pendingAction = signal<PendingAction | undefined>(undefined)
+
+type WithoutReason<T> = T extends unknown ? Omit<T, 'reason'> : never
+export type Action = WithoutReason<ActionRequest>
+
+/** Opens the dialog for an action on a store. `request` is called when the dialog opens and when it is confirmed. */
+export function ask(store: string, request: () => Action, texts: Omit<PendingAction, 'preview' | 'start'>): void {
+  pendingAction.value = {
+    ...texts,
+    // The server requires a reason here as well.
+    preview: () => postJson<Preview>(storePath(store, 'preview'), { ...request(), reason: 'Preview' }),
+    start: (reason) => postJson<Job>(storePath(store, 'actions'), { ...request(), reason }),
+  }
+}
+
+export function askRearm(store: string, which: Chosen, title = 'Re-arm'): void {
+  ask(store, () => ({ action: 'rearm', which }), {
+    title,
+    verb: 'Re-arm',
+    explain: (records) => `This re-arms ${records}. Their attempts start again at 0, and relays publish them again.`,
+  })
+}
+
+export function askPublishAgain(store: string, which: Chosen): void {
+  ask(store, () => ({ action: 'rearm', which, state: 'published' }), {
+    title: 'Publish again',
+    verb: 'Publish again',
+    explain: (records) =>
+      `This publishes ${records} a second time, with the same message ids. Consumers without an inbox handle them twice.`,
+  })
+}
+
+export function askDiscard(store: string, which: Chosen): void {
+  ask(store, () => ({ action: 'discard', which }), {
+    title: 'Discard',
+    verb: 'Discard',
+    danger: true,
+    explain: (records) => `This deletes ${records} permanently. They are never published.`,
+  })
+}
+
+export function askPark(store: string, ids: readonly string[]): void {
+  ask(store, () => ({ action: 'park', which: { ids } }), {
+    title: 'Park',
+    verb: 'Park',
+    explain: (records) => `This parks ${records}. No relay publishes them until they are re-armed.`,
+  })
+}
+
+export function askResume(store: string, destination: string): void {
+  ask(store, () => ({ action: 'resume', destination }), {
+    title: `Resume ${visibleText(destination)}`,
+    verb: 'Resume',
+    withoutRecords: true,
+    explain: (records) => `Relays publish to this destination again within about a second. ${records} wait there.`,
+  })
+}
+
+export function askReplay(name: string, messageIds: readonly string[] | undefined, count: number): void {
+  pendingAction.value = {
+    title: 'Replay dead letters',
+    verb: 'Replay',
+    explain: () => `This sends ${counted(count, 'dead letter')} back to where they came from. Consumers handle them again.`,
+    start: (reason) => postJson<Job>(`dead-letters/${encodeURIComponent(name)}/replay`, { messageIds, reason }),
+  }
+}

@@ -1,0 +1,116 @@
+import { type Attributes, isAckordError } from '@ackord/core'
+import { checkAttributes } from '@ackord/core/broker'
+import type { ChosenRecords, OutboxEdit } from '@ackord/outbox'
+import { invalid } from '../http/api-failure.ts'
+import { decodePayload } from './payload.ts'
+import { type Fields, optional, readChoice, readFields, readNumber, readText, readTexts } from './read-input.ts'
+import { maxIdLength, readFilter } from './record-query.ts'
+
+/** An `ActionRequest` that was checked, in the terms of a store. */
+export type Action = { readonly reason: string } & (
+  | {
+      readonly action: 'rearm'
+      readonly which: ChosenRecords
+      readonly state: 'parked' | 'published'
+      readonly edit: OutboxEdit | undefined
+    }
+  | { readonly action: 'discard'; readonly which: ChosenRecords }
+  | { readonly action: 'park'; readonly which: { readonly ids: readonly string[] } }
+  | { readonly action: 'pause'; readonly destination: string; readonly duration: number | undefined }
+  | { readonly action: 'resume'; readonly destination: string }
+)
+
+const maxIds = 1000
+const maxReasonLength = 500
+const maxDestinationLength = 2000
+const maxDuration = 365 * 24 * 60 * 60 * 1000
+
+const actionFields = {
+  rearm: ['which', 'state', 'edit'],
+  discard: ['which'],
+  park: ['which'],
+  pause: ['destination', 'duration'],
+  resume: ['destination'],
+} as const
+
+export function readAction(body: unknown): Action {
+  const kinds = Object.keys(actionFields) as (keyof typeof actionFields)[]
+  const kind = readChoice((body as Fields | null)?.['action'], 'action', kinds)
+  const fields = readFields(body, 'The action', ['action', 'reason', ...actionFields[kind]])
+  const reason = readReason(fields['reason'])
+  const destination = () => readText(fields['destination'], 'destination', maxDestinationLength)
+  switch (kind) {
+    case 'rearm': {
+      const state = optional(fields['state'], (value) => readChoice(value, 'state', ['parked', 'published'] as const)) ?? 'parked'
+      const which = readChosen(fields['which'], state)
+      return { action: kind, reason, which, state, edit: optional(fields['edit'], (value) => readEdit(value, which)) }
+    }
+    case 'discard':
+      return { action: kind, reason, which: readChosen(fields['which'], 'parked') }
+    case 'park':
+      return { action: kind, reason, which: { ids: readIds(readFields(fields['which'], 'which', ['ids'])['ids'], 'ids') } }
+    case 'pause': {
+      const duration = optional(fields['duration'], (value) => readNumber(value, 'duration', { min: 1, max: maxDuration }))
+      return { action: kind, reason, destination: destination(), duration }
+    }
+    case 'resume':
+      return { action: kind, reason, destination: destination() }
+  }
+}
+
+export interface Replay {
+  readonly messageIds: readonly string[] | undefined
+  readonly reason: string
+}
+
+export function readReplay(body: unknown): Replay {
+  const fields = readFields(body, 'The request', ['messageIds', 'reason'])
+  return { messageIds: optional(fields['messageIds'], (value) => readIds(value, 'messageIds')), reason: readReason(fields['reason']) }
+}
+
+function readReason(value: unknown): string {
+  return readText(typeof value === 'string' ? value.trim() : value, 'reason', maxReasonLength)
+}
+
+function readIds(value: unknown, name: string): readonly string[] {
+  return readTexts(value, name, { count: maxIds, length: maxIdLength })
+}
+
+/** A filter chooses only records in the state that the action changes. */
+function readChosen(value: unknown, state: 'parked' | 'published'): ChosenRecords {
+  const fields = readFields(value, 'which', ['ids', 'filter'])
+  if ((fields['ids'] === undefined) === (fields['filter'] === undefined)) throw invalid('which must have either ids or a filter.')
+  if (fields['ids'] !== undefined) return { ids: readIds(fields['ids'], 'ids') }
+  const filter = readFilter(fields['filter'])
+  if (filter.state !== undefined && filter.state !== state)
+    throw invalid(`The action changes records that are ${state}; the filter chooses records that are ${filter.state}.`)
+  return { filter: { ...filter, state } }
+}
+
+function readEdit(value: unknown, which: ChosenRecords): OutboxEdit | undefined {
+  const fields = readFields(value, 'edit', ['destination', 'attributes', 'payload'])
+  const destination = optional(fields['destination'], (given) => readText(given, 'edit.destination', maxDestinationLength))
+  const attributes = optional(fields['attributes'], readAttributes)
+  const data = optional(fields['payload'], decodePayload)
+  if (data !== undefined && !('ids' in which && which.ids.length === 1))
+    throw invalid('A payload can be edited for one record at a time: several records would get the same payload.')
+  const edit = {
+    ...(destination !== undefined && { destination }),
+    ...(attributes !== undefined && { attributes }),
+    ...(data !== undefined && { data }),
+  }
+  return Object.keys(edit).length === 0 ? undefined : edit
+}
+
+/** `null` removes an attribute. */
+function readAttributes(value: unknown): Attributes {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw invalid('edit.attributes must be an object.')
+  const attributes = Object.fromEntries(Object.entries(value).map(([name, each]) => [name, each === null ? undefined : each])) as Attributes
+  try {
+    checkAttributes(attributes, 'the edit')
+  } catch (error) {
+    if (isAckordError(error)) throw invalid(error.message)
+    throw error
+  }
+  return attributes
+}

@@ -1,0 +1,114 @@
+import { type Attributes, Message } from '@ackord/core'
+import type { OutboxGroup, OutboxGroups, OutboxRecord, RecordFailure } from '@ackord/outbox'
+import { showPayload, toBase64 } from './payload.ts'
+import { notRedacted, type Redactor, type VisibleRecord } from './redactor.ts'
+import type { RecordDetail, RecordSummary } from './types.ts'
+
+/** Characters of an error in a list. */
+const maxShortError = 300
+
+/** Records, errors and groups in the form of the API, after `redact`. */
+export class RecordView {
+  readonly #redactor: Redactor
+
+  constructor(redactor: Redactor) {
+    this.#redactor = redactor
+  }
+
+  summary(record: OutboxRecord): RecordSummary {
+    return summaryOf(this.#redactor.show(record))
+  }
+
+  /** `payload`: whether the user may see it. */
+  detail(
+    record: OutboxRecord,
+    parts: { readonly payload: boolean; readonly history: readonly RecordFailure[]; readonly behind: readonly OutboxRecord[] },
+  ): RecordDetail {
+    const shown = this.#redactor.show(record)
+    const { message, lastError } = shown
+    return {
+      ...summaryOf(shown),
+      lastError,
+      attributes: attributesOf(message?.attributes ?? {}),
+      contentType: message?.dataContentType,
+      payload: parts.payload && message !== undefined ? showPayload(message.data, message.dataContentType) : undefined,
+      history: parts.history.map(({ at, error }) => ({ at, error: this.#redactor.showError(record, error) })),
+      behind: parts.behind.map((each) => this.summary(each)),
+      traceId: traceIdOf(message?.attributes.traceparent),
+    }
+  }
+
+  /** The bytes that may be downloaded; `undefined` if they could not be redacted. */
+  payload(record: OutboxRecord): Uint8Array | undefined {
+    return this.#redactor.show(record).message?.data
+  }
+
+  /** Whether users see another payload than the one that is stored. */
+  isPayloadRedacted(record: OutboxRecord): boolean {
+    const shown = this.payload(record)
+    return shown === undefined || Buffer.compare(shown, record.message.data) !== 0
+  }
+
+  /** The names of groups are from records, too: causes are made from errors, and types are attributes. */
+  groups(by: 'failure' | 'type' | 'destination', { groups, complete }: OutboxGroups): OutboxGroups {
+    if (by === 'destination') return { groups, complete }
+    const nameOf = ({ name }: OutboxGroup): string =>
+      by === 'failure' ? this.#redactor.showError(recordLike({}), name) : (this.summary(recordLike({ type: name })).type ?? notRedacted)
+    return { groups: groups.map((group) => ({ ...group, name: nameOf(group) })), complete }
+  }
+}
+
+function summaryOf({ message, ...record }: VisibleRecord): RecordSummary {
+  const { id, state, destination, attempts, createdAt, availableAt, leasedUntil, publishedAt, parkedAt, lastError, cause, size } = record
+  const key: unknown = message?.attributes.partitionkey
+  return {
+    id,
+    state,
+    destination,
+    messageId: message?.id,
+    type: message?.type,
+    orderingKey: key === undefined ? undefined : String(key),
+    attempts,
+    createdAt,
+    availableAt,
+    leasedUntil,
+    publishedAt,
+    parkedAt,
+    lastError: lastError?.slice(0, maxShortError),
+    cause,
+    size,
+  }
+}
+
+function attributesOf(attributes: Attributes): RecordDetail['attributes'] {
+  const shown: [name: string, value: string | number | boolean][] = []
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === undefined) continue
+    if (value instanceof Uint8Array) shown.push([name, toBase64(value)])
+    else shown.push([name, value instanceof Date ? value.toISOString() : value])
+  }
+  return Object.fromEntries(shown)
+}
+
+/** The second part of a `traceparent` of W3C Trace Context. */
+function traceIdOf(traceparent: unknown): string | undefined {
+  return typeof traceparent === 'string' ? /^[\da-f]{2}-([\da-f]{32})-/.exec(traceparent)?.[1] : undefined
+}
+
+/** What `redact` is called with for a text that belongs to no single record. Its payload is an empty object, so that a function that parses JSON can read it. */
+function recordLike(attributes: Attributes): OutboxRecord {
+  return {
+    id: '',
+    state: 'parked',
+    destination: '',
+    message: new Message(new TextEncoder().encode('{}'), { datacontenttype: 'application/json', ...attributes }),
+    attempts: 0,
+    createdAt: 0,
+    availableAt: 0,
+    lastError: undefined,
+    cause: undefined,
+    leasedUntil: undefined,
+    publishedAt: undefined,
+    parkedAt: undefined,
+  }
+}

@@ -1,0 +1,216 @@
+import type {
+  AuditEntry,
+  DestinationPause,
+  InboxEntry,
+  OutboxEdit,
+  OutboxFilter,
+  OutboxGroups,
+  OutboxRate,
+  OutboxState,
+  RecordFailure,
+  RelayReport,
+} from '@ackord/outbox'
+
+// The JSON API of the dashboard. All paths are below `<basePath>/api`. Instants are milliseconds since the epoch, by the clock of the store.
+//
+//     GET  session                                   Session
+//     GET  overview                                  Overview
+//     GET  events                                    server-sent events `overview`, each with an Overview
+//     GET  stores/:store/records?<RecordQuery>       RecordPage
+//     GET  stores/:store/records/:id                 RecordDetail
+//     GET  stores/:store/records/:id/payload         the bytes, as a download
+//     GET  stores/:store/groups?by=failure|type|destination&state=…&destination=…   OutboxGroups
+//     GET  stores/:store/audit                       { entries: AuditEntry[] }
+//     POST stores/:store/preview      ActionRequest  Preview
+//     POST stores/:store/actions      ActionRequest  Job
+//     GET  jobs/:id                                  Job
+//     POST jobs/:id/stop                             Job
+//     GET  inboxes/:inbox?id=…&consumer=…&source=…   { entries: InboxEntry[] }
+//     GET  dead-letters/:name                        { letters: DeadLetterSummary[], count: number }
+//     POST dead-letters/:name/replay  ReplayRequest  Job
+//     POST doctor                                    { checks: DoctorCheck[] }
+//
+// A failed request has the status 400, 401, 403, 404, 409, 413, 429 or 500 and an ApiError. A POST needs `content-type: application/json` and the header
+// `x-ackord-csrf` with the token of the session.
+
+/** What somebody may do. `view`: everything except payloads. `edit`: change a record while re-arming it. */
+export type Right = 'view' | 'payload' | 'rearm' | 'edit' | 'discard' | 'pause'
+
+export interface Session {
+  /** For the audit, and shown on the page. */
+  readonly name: string
+  readonly rights: readonly Right[]
+  readonly readOnly: boolean
+  /** To be sent with each POST. */
+  readonly csrf: string
+  readonly stores: readonly string[]
+  readonly inboxes: readonly string[]
+  readonly deadLetters: readonly string[]
+  readonly doctor: boolean
+  /** With `{traceId}` for the id of a trace. */
+  readonly traceUrl: string | undefined
+  readonly version: string
+}
+
+export interface DestinationOverview {
+  readonly destination: string
+  readonly ready: number
+  readonly waiting: number
+  readonly leased: number
+  readonly parked: number
+  readonly published: number
+  /** Whether one of the numbers is a lower limit. */
+  readonly capped: boolean
+  readonly oldestAge: number | undefined
+  readonly paused: DestinationPause | undefined
+  /** For how many milliseconds a relay has found it down; `undefined` if it is up for all of them. */
+  readonly downFor: number | undefined
+}
+
+export interface StoreOverview {
+  readonly store: string
+  /** When the figures were read. */
+  readonly at: number
+  /** Why the store could not be read; the figures are those of the last time then. */
+  readonly error: string | undefined
+  readonly oldestAge: number | undefined
+  readonly destinations: readonly DestinationOverview[]
+  /** How many destinations are not listed: those with the fewest records that wait or are parked. Default: 0. */
+  readonly omittedDestinations?: number | undefined
+  readonly relays: readonly RelayReport[]
+  /** Of the last 30 minutes, the oldest first. */
+  readonly rates: readonly OutboxRate[]
+  /** The backlog (ready and waiting records) as the dashboard has seen it in the last 30 minutes, the oldest first. */
+  readonly backlog: readonly { readonly at: number; readonly records: number }[]
+}
+
+export interface Overview {
+  readonly stores: readonly StoreOverview[]
+}
+
+export interface RecordSummary {
+  readonly id: string
+  readonly state: OutboxState
+  readonly destination: string
+  readonly messageId: string | undefined
+  readonly type: string | undefined
+  readonly orderingKey: string | undefined
+  readonly attempts: number
+  readonly createdAt: number
+  readonly availableAt: number
+  readonly leasedUntil: number | undefined
+  readonly publishedAt: number | undefined
+  readonly parkedAt: number | undefined
+  /** The first 300 characters. */
+  readonly lastError: string | undefined
+  readonly cause: string | undefined
+  /** Bytes of the payload. */
+  readonly size: number
+}
+
+/** Also the filter of an action, without `id`, `after` and `limit`. Ages are in milliseconds. */
+export interface RecordQuery
+  extends Pick<OutboxFilter, 'state' | 'destination' | 'type' | 'orderingKey' | 'messageId' | 'cause' | 'error' | 'minAge' | 'maxAge'> {
+  readonly id?: string | undefined
+  readonly after?: string | undefined
+  /** Default: 50, at most 200. */
+  readonly limit?: number | undefined
+}
+
+export interface RecordPage {
+  readonly records: readonly RecordSummary[]
+  readonly next: string | undefined
+}
+
+export interface RecordDetail extends RecordSummary {
+  /** The whole error. */
+  readonly lastError: string | undefined
+  /** Texts, numbers and booleans; bytes as base64. */
+  readonly attributes: Readonly<Record<string, string | number | boolean>>
+  readonly contentType: string | undefined
+  /** `undefined` without the right `payload`. */
+  readonly payload: Payload | undefined
+  readonly history: readonly RecordFailure[]
+  /** Records of the same key and destination that were stored later and are not published: at most 20. */
+  readonly behind: readonly RecordSummary[]
+  readonly traceId: string | undefined
+}
+
+export interface Payload {
+  /** `text` if the bytes are valid UTF-8 without control characters; `binary`: base64. */
+  readonly kind: 'json' | 'text' | 'binary'
+  /** The first 64 kB. */
+  readonly content: string
+  readonly truncated: boolean
+}
+
+export type Chosen = { readonly ids: readonly string[] } | { readonly filter: Omit<RecordQuery, 'id' | 'after' | 'limit'> }
+
+/** `rearm` with `state: 'published'` publishes records again that are kept. */
+export type ActionRequest = { readonly reason: string } & (
+  | {
+      readonly action: 'rearm'
+      readonly which: Chosen
+      readonly state?: 'parked' | 'published' | undefined
+      readonly edit?:
+        | (Pick<OutboxEdit, 'destination' | 'attributes'> & { readonly payload?: Pick<Payload, 'kind' | 'content'> | undefined })
+        | undefined
+    }
+  | { readonly action: 'discard'; readonly which: Chosen }
+  | { readonly action: 'park'; readonly which: { readonly ids: readonly string[] } }
+  | { readonly action: 'pause'; readonly destination: string; readonly duration?: number | undefined }
+  | { readonly action: 'resume'; readonly destination: string }
+)
+
+export interface Preview {
+  /** How many records the action would change now. */
+  readonly count: number
+  /** Whether counting stopped at 10,000. */
+  readonly capped: boolean
+}
+
+/** An action that runs in steps. */
+export interface Job {
+  readonly id: string
+  readonly state: 'running' | 'done' | 'stopped' | 'failed'
+  readonly action: string
+  /** Records that were changed so far. */
+  readonly count: number
+  /** About how many there are; `undefined` if that is unknown. */
+  readonly total: number | undefined
+  readonly error: string | undefined
+}
+
+export interface DeadLetterSummary {
+  readonly position: string
+  readonly messageId: string | undefined
+  readonly type: string | undefined
+  readonly origin: string | undefined
+  readonly reason: string | undefined
+  readonly size: number
+  readonly problem: string | undefined
+}
+
+export interface ReplayRequest {
+  /** Default: all. */
+  readonly messageIds?: readonly string[] | undefined
+  readonly reason: string
+}
+
+export interface DoctorCheck {
+  readonly store: string
+  readonly title: string
+  readonly result: 'ok' | 'warning' | 'failed' | 'unknown'
+  readonly text: string
+}
+
+export interface ApiError {
+  readonly error: {
+    /** Such as `forbidden`, `not_found`, `invalid`, `read_only`, `csrf`, `too_many`. */
+    readonly code: string
+    /** What happened, and what to do. */
+    readonly message: string
+  }
+}
+
+export type { AuditEntry, InboxEntry, OutboxGroups, OutboxRate, OutboxState, RelayReport }

@@ -1,0 +1,141 @@
+import type { Page } from 'playwright-core'
+import { describe, expect, it } from 'vitest'
+import { type BrowserWorldOptions, confirm, useBrowser } from './browser-world.ts'
+
+const { open } = useBrowser()
+
+/** The value of a fact on the overview. */
+function figure(page: Page, name: string) {
+  return page.locator('.figure', { hasText: new RegExp(`^${name}`, 'i') }).locator('dd')
+}
+
+describe('the overview', () => {
+  it('changes while records are published', async () => {
+    const world = await open({ store: { retain: true } })
+    for (let number = 0; number < 5; number += 1) await world.add('billing', { number })
+    await world.goTo('#/')
+    await world.page.getByText('Live').waitFor()
+    await expect.poll(() => figure(world.page, 'ready').textContent()).toBe('5')
+    expect(await figure(world.page, 'published$|^published\\d').textContent()).toBe('0')
+    world.startRelay()
+    await expect.poll(() => figure(world.page, 'ready').textContent(), { timeout: 10_000 }).toBe('0')
+    await world.page.getByRole('row', { name: 'billing' }).getByRole('link', { name: '5', exact: true }).waitFor()
+  })
+
+  it('polls if events do not arrive', async () => {
+    const world = await open()
+    await world.page.route('**/api/events', (route) => route.abort())
+    await world.add('billing', {})
+    await world.goTo('#/')
+    await world.page.getByText('Polling').waitFor()
+    await world.add('billing', {})
+    await expect.poll(() => figure(world.page, 'ready').textContent(), { timeout: 10_000 }).toBe('2')
+  })
+
+  it('says so if the server is lost, and keeps the last figures', async () => {
+    const world = await open()
+    await world.add('billing', {})
+    await world.goTo('#/')
+    await expect.poll(() => figure(world.page, 'ready').textContent()).toBe('1')
+    await world.stopServer()
+    await world.page.getByText('The figures are not up to date. The server cannot be reached.').waitFor()
+    expect(await world.page.getByText('Disconnected').isVisible()).toBe(true)
+    expect(await figure(world.page, 'ready').textContent()).toBe('1')
+  })
+
+  it('pauses and resumes a destination', async () => {
+    const world = await open()
+    await world.add('billing', {})
+    await world.goTo('#/')
+    await world.page.getByRole('button', { name: 'Pause billing' }).click()
+    await world.page.getByText('This holds back 1 record').waitFor()
+    await world.page.getByLabel('For').selectOption('1 h')
+    await confirm(world.page, 'Pause', 'Paused.')
+    const [pause] = await world.store.pauses()
+    expect(pause).toMatchObject({ destination: 'billing', by: 'everybody', reason: 'broker is back' })
+    expect(pause?.until).toBeGreaterThan(Date.now())
+    await world.page.getByText('by everybody, ends in 1 h: broker is back').waitFor()
+    await world.page.getByRole('button', { name: 'Resume billing' }).click()
+    await confirm(world.page, 'Resume', 'Resumed.')
+    expect(await world.store.pauses()).toEqual([])
+  })
+})
+
+describe('other pages', () => {
+  const options: BrowserWorldOptions = {
+    inboxes: {
+      main: {
+        find: async (id) =>
+          id === 'm-1'
+            ? [
+                {
+                  consumer: 'billing',
+                  source: '/shop',
+                  id,
+                  state: 'handled',
+                  handledAt: Date.now() - 300_000,
+                  expiresAt: Date.now() + 3_600_000,
+                },
+              ]
+            : [],
+        forget: async () => 0,
+      },
+    },
+    doctor: async () => [{ store: 'orders', title: 'The schema is current', result: 'warning', text: 'An index is missing.' }],
+  }
+
+  it('look up a message in the inbox', async () => {
+    const world = await open(options)
+    await world.goTo('#/inbox')
+    await world.page.getByLabel('Message id').fill('m-1')
+    await world.page.getByRole('button', { name: 'Look up' }).click()
+    await expect.poll(() => world.page.getByRole('row').nth(1).textContent()).toMatch(/^billinghandled\/shop5 min agoin 1 h$/)
+    await world.page.getByLabel('Message id').fill('m-2')
+    await world.page.keyboard.press('Enter')
+    await world.page.getByText('No consumer has handled this message').waitFor()
+  })
+
+  it('run the checks of the doctor', async () => {
+    const world = await open(options)
+    await world.goTo('#/doctor')
+    await world.page.getByRole('button', { name: 'Run the checks' }).click()
+    await world.page.getByRole('row', { name: 'The schema is current' }).getByText('An index is missing.').waitFor()
+  })
+
+  it('replay the selected dead letters', async () => {
+    const replayed: (readonly string[] | undefined)[] = []
+    const letter = { type: 'order.placed', origin: 'orders', reason: 'expired', size: 12, problem: undefined }
+    const world = await open({
+      deadLetters: {
+        dlq: {
+          list: async () => ({
+            letters: [
+              { position: '1', messageId: 'a', ...letter },
+              { position: '2', messageId: 'b', ...letter },
+            ],
+            count: 2,
+          }),
+          async replay(ids) {
+            replayed.push(ids)
+            return ids?.length ?? 2
+          },
+        },
+      },
+    })
+    await world.goTo('#/dead-letters')
+    await world.page.getByLabel('Select message b').check()
+    await world.page.getByRole('button', { name: 'Replay 1' }).click()
+    await confirm(world.page, 'Replay', 'Replayed 1 dead letter.')
+    await world.page.getByRole('button', { name: 'Replay all' }).click()
+    await confirm(world.page, 'Replay', 'Replayed 2 dead letters.')
+    expect(replayed).toEqual([['b'], undefined])
+  })
+
+  it('say that an address is unknown', async () => {
+    const world = await open()
+    await world.goTo('#/nothing')
+    await world.page.getByText('This page does not exist').waitFor()
+    await world.goTo('#/stores/unknown/records')
+    await world.page.getByText('There is no store "unknown".').first().waitFor()
+  })
+})
