@@ -13,7 +13,6 @@ export class MemoryNotes implements OutboxNotes {
   async put(kind: NoteKind, notes: readonly Pick<Note, 'name' | 'value'>[], keep: number): Promise<void> {
     const all = this.#of(kind)
     const now = this.#runtime.now()
-    // biome-ignore lint/plugin: this is the clock of the store.
     for (const [name, { at }] of all) if (now - at > keep) all.delete(name)
     for (const { name, value } of notes) {
       // Deleted first, so that the order of the map is the order of writing.
@@ -27,7 +26,6 @@ export class MemoryNotes implements OutboxNotes {
     { limit, maxAge = Infinity }: { readonly limit: number; readonly maxAge?: number | undefined },
   ): Promise<readonly Note[]> {
     const now = this.#runtime.now()
-    // biome-ignore lint/plugin: this is the clock of the store.
     const notes = [...this.#of(kind)].map(([name, { value, at }]) => ({ name, value, at, age: Math.max(0, now - at) }))
     return notes
       .filter(({ age }) => age <= maxAge)

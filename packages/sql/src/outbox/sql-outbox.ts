@@ -95,7 +95,7 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
   const notes = outboxNotes(noteStatements, { table: tables.notes, exists: keepsFailures })
   const administration = completeAdministration(
     outboxAdministration(explaining(dialect.store.administration(storePort), explain), { table, logger }),
-    { notes: auditNotes(notes, keepsFailures), runtime },
+    { notes, runtime },
   )
   const appendRecords = recordAppender(port, { table, order, maxSize, runtime })
   const preLease = order === 'none' && dialect.leasedAppender !== undefined
@@ -178,16 +178,6 @@ async function versionOf<Handle>({ driver, dialect }: DatabasePort<Handle>, tabl
   } catch (error) {
     if (dialect.isSchemaMissing(error)) return undefined
     throw error
-  }
-}
-
-/** Without entries in tables that cannot keep them yet: the actions of operators must not fail in the middle of a rolling deployment. */
-function auditNotes(notes: OutboxNotes, exists: () => Promise<boolean>): OutboxNotes {
-  return {
-    ...notes,
-    async put(kind, entries, keep) {
-      if (kind !== 'audit' || (await exists())) await notes.put(kind, entries, keep)
-    },
   }
 }
 
