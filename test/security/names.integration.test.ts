@@ -41,6 +41,7 @@ function testNames<Handle>(store: string, open: () => Promise<NamedWorld<Handle>
           partitions: `${name}p`,
           hands: `${name}h`,
           keep: `${name}k`,
+          notes: `${name}n`,
         }
         try {
           await useTables(world.databaseOf({ names: tables }), name)

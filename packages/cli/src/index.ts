@@ -54,6 +54,8 @@ export interface AckordConfig {
   readonly port?: number | undefined
   /** For `relay`: the URL of an OpenTelemetry collector, for traces and metrics by OTLP over HTTP. Default: nothing is exported. */
   readonly otlp?: string | undefined
+  /** For `dashboard`: the token that lets people in. Default: one that is printed, and valid once. */
+  readonly token?: string | undefined
 }
 
 /** Adds types to `ackord.config.ts`. */

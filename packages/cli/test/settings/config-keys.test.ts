@@ -32,6 +32,7 @@ const typed: Record<keyof AckordConfig, true> = {
   host: true,
   port: true,
   otlp: true,
+  token: true,
 }
 
 it('a configuration file has the same keys as the commands', () => {

@@ -68,6 +68,8 @@ const otherwise: Readonly<Record<string, readonly string[]>> = {
   park: ['42', '--reason', 'wrong price'],
   rearm: ['42'],
   discard: ['42', '--reason', 'test data'],
+  pause: ['orders', '--reason', 'maintenance'],
+  resume: ['orders'],
   relay: ['--from', store, '--to', 'amqp://127.0.0.1:1'],
   'inbox show': ['7d9f'],
   'inbox forget': ['7d9f', '--consumer', 'orders', '--yes'],

@@ -100,7 +100,8 @@ describe.concurrent('failover by Sentinel', { timeout: 90_000 }, () => {
       for (const { outbox } of runs) await place(redis, outbox, id)
       await publish(id)
     }
-    expect(Number(await client.call('WAIT', '1', '5000'))).toBe(1)
+    // A busy machine takes its time to replicate them.
+    await expect.poll(async () => Number(await client.call('WAIT', '1', '5000')), { timeout: 30_000 }).toBe(1)
     await master.kill()
     for (const id of numbered(20, 40)) {
       for (const { outbox } of runs) await placePersistently(redis, outbox, id)

@@ -113,6 +113,10 @@ describe('edge 14: on a cluster', () => {
         const before = failures
         await until('a call has failed, or all is on one node again', () => failures > before || key === shard.keys[0])
       }
+      // The notes of the relay.
+      for (const key of (await from.opened.command('CLUSTER', 'GETKEYSINSLOT', slot, '100')) as string[]) {
+        await from.opened.command('MIGRATE', hostname, port, key, '0', '5000')
+      }
       for (const node of [to, from, ...nodes]) await node.opened.command('CLUSTER', 'SETSLOT', slot, 'NODE', to.id)
       const count = stored.length
       await until('records are stored again', () => stored.length > count + 20)
