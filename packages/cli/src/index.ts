@@ -54,7 +54,7 @@ export interface AckordConfig {
   readonly port?: number | undefined
   /** For `relay`: the URL of an OpenTelemetry collector, for traces and metrics by OTLP over HTTP. Default: nothing is exported. */
   readonly otlp?: string | undefined
-  /** For `dashboard`: the token that lets people in. Default: one that is printed, and valid once. */
+  /** For `dashboard`: the token that lets people in. Default: the command prints a token that is valid once. */
   readonly token?: string | undefined
 }
 

@@ -88,7 +88,7 @@ function dashboardOf(
 }
 
 function isLoopback(host: string): boolean {
-  return host === 'localhost' || host === '::1' || /^127\./.test(host)
+  return host === 'localhost' || host === '::1' || /^127(\.\d{1,3}){3}$/.test(host)
 }
 
 /** By the given names, or by the kinds of the stores: `postgres`, `redis`, `redis-2`. */

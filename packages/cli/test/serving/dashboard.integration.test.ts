@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { ackord, start } from '../support/ackord.ts'
 import { bundleMain } from '../support/bundle-main.ts'
-import { openTestStore, postgresUrl, redisUrl } from '../support/services.ts'
+import { clusterUrl, openTestStore, postgresUrl, redisUrl } from '../support/services.ts'
 
 beforeAll(bundleMain)
 
@@ -54,6 +54,7 @@ describe('ackord dashboard', () => {
     const refused = await ackord(['dashboard', ...store.args, '--host', '0.0.0.0'])
     expect(refused.code).toBe(2)
     expect(refused.stderr).toContain('Add --token')
+    expect((await ackord(['dashboard', ...store.args, '--host', '127.example.com'])).stderr).toContain('Add --token')
     const command = start(['dashboard', ...store.args, '--host', '0.0.0.0', '--port', '0', '--token', 'secret-of-ours', '--read-only'])
     await command.said('Ctrl-C ends it.')
     const { base } = addressIn(command.stdout)
@@ -62,6 +63,17 @@ describe('ackord dashboard', () => {
     expect((await fetch(`${base}/api/session`, { headers: { authorization: 'Bearer secret' } })).status).toBe(401)
     command.child.kill('SIGTERM')
     await command.ended
+  })
+
+  it('serves a Redis Cluster, whose URL has commas, beside another store', async () => {
+    const stores = ['--store', `carts=${clusterUrl}`, '--store', redisUrl]
+    const command = start(['dashboard', ...stores, '--port', '0', '--token', 'secret-of-ours'])
+    await command.said('Ctrl-C ends it.')
+    const { base } = addressIn(command.stdout)
+    const session = await fetch(`${base}/api/session`, { headers: { authorization: 'Bearer secret-of-ours' } })
+    expect(await session.json()).toMatchObject({ stores: ['carts', 'redis'] })
+    command.child.kill('SIGINT')
+    expect((await command.ended).code).toBe(0)
   })
 
   it('rejects stores without a URL, and two with one name', async () => {

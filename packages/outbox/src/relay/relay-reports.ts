@@ -64,7 +64,7 @@ export async function sendReports(options: RelayReportsOptions, signal: AbortSig
       reports += 1
       if (reports % reportsPerRate === 0) await abortable(reportRates(), signal)
     } catch {
-      // The next report tries again.
+      // The next report replaces this one. The rates of a minute that could not be written are lost.
     }
   }
   // A relay that is not reported as gone disappears from the list by itself.

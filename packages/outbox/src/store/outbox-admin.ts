@@ -31,7 +31,10 @@ export interface OutboxFilter {
   readonly type?: string | undefined
   /** The `partitionkey` of its message. */
   readonly orderingKey?: string | undefined
-  /** The `id` of its message, which several records have if an event goes to several destinations. */
+  /**
+   * The `id` of its message, which several records have if an event goes to several destinations. SQL databases have an index for it; Redis reads all records that match
+   * the other criteria, so a `state` or `destination` makes the search cheaper.
+   */
   readonly messageId?: string | undefined
   /** The `cause` of its last failure. */
   readonly cause?: string | undefined
@@ -206,7 +209,7 @@ export interface OutboxAdmin {
 
   // The following are optional: a store that an application wrote itself may lack them. All stores of Ackord have them.
 
-  /** The records of a message id, in any state, by an index. At most 1,000. */
+  /** The records of a message id, in any state. At most 1,000. SQL databases use an index; Redis reads all records. */
   find?(which: { readonly messageId: string }): Promise<readonly OutboxRecord[]>
   /**
    * Parked and waiting records by what they have in common: the `failure` that they had last (its `cause`), their type or their destination. Reads a bounded number of

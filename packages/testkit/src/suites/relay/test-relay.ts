@@ -32,8 +32,6 @@ export const relayScenarios: readonly RelayScenario[] = [
   ...selectionScenarios,
 ]
 
-export { operatorScenarios as relayOperatorScenarios }
-
 /** Registers a test per scenario: the promises of a relay on this store to the transactions that committed the events. */
 export function testRelay(runner: TestRunner, subject: RelaySubject): void {
   const { name, openStore, createRelay, insight = false, depth, results } = subject
