@@ -1,12 +1,14 @@
 // @ts-check
-// Tests what users get: the packed packages, the projects that create-ackord generates, and the pages to start with. Arguments choose some of them by
-// a part of their titles. The last line has the counts: `N passed, N failed`.
+// Tests what users get: the packed packages, the projects that create-ackord generates, projects in the layout of Nest's starter, and the pages to start
+// with. Arguments choose some of them by a part of their titles. The last line has the counts: `N passed, N failed`.
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { packPackages } from './pack-packages.mjs'
 import { runCommand } from './package-tests/commands.mjs'
+import { nestStarters } from './package-tests/nest-starter-files.mjs'
+import { nestStarterChecks } from './package-tests/nest-starters.mjs'
 import { Report } from './package-tests/report.mjs'
 import { pageChecks, startPages } from './package-tests/start-pages.mjs'
 import { createProjects, projectChecks, templates } from './package-tests/templates.mjs'
@@ -14,10 +16,14 @@ import { createProjects, projectChecks, templates } from './package-tests/templa
 const root = fileURLToPath(new URL('..', import.meta.url))
 const filters = process.argv.slice(2)
 const isChosen = (/** @type {{ title: string }} */ { title }) => filters.length === 0 || filters.some((filter) => title.includes(filter))
-const [chosenTemplates, chosenPages] = [templates.filter(isChosen), startPages.filter(isChosen)]
-if (chosenTemplates.length + chosenPages.length === 0) {
+const [chosenTemplates, chosenStarters, chosenPages] = [
+  templates.filter(isChosen),
+  nestStarters.filter(isChosen),
+  startPages.filter(isChosen),
+]
+if (chosenTemplates.length + chosenStarters.length + chosenPages.length === 0) {
   console.error(
-    `Nothing has a title with ${filters.join(' or ')}. There are:\n${[...templates, ...startPages].map(({ title }) => `  ${title}`).join('\n')}`,
+    `Nothing has a title with ${filters.join(' or ')}. There are:\n${[...templates, ...nestStarters, ...startPages].map(({ title }) => `  ${title}`).join('\n')}`,
   )
   process.exit(2)
 }
@@ -35,7 +41,7 @@ const isPacked = await report.check('all packages are built and packed', async (
   packed = packPackages(join(folder, 'tarballs'))
 })
 // Projects and pages spend much of their time waiting for npm and for servers.
-if (isPacked) await Promise.all([testProjects(), testPages()])
+if (isPacked) await Promise.all([testProjects(), testStartersAndPages()])
 report.end()
 process.exit(report.failed === 0 ? 0 : 1)
 
@@ -54,7 +60,11 @@ async function testProjects() {
   }
 }
 
-async function testPages() {
+async function testStartersAndPages() {
+  for (const starter of chosenStarters) {
+    const { checks, cleanUp } = nestStarterChecks(starter, join(folder, 'starters'), packed)
+    await report.series(starter.title, checks, cleanUp)
+  }
   for (const page of chosenPages) {
     const { checks, cleanUp } = pageChecks(page, join(folder, 'pages'), packed)
     await report.series(page.title, checks, cleanUp)

@@ -33,6 +33,14 @@ export const sidebar = [
     ],
   },
   {
+    text: 'Frameworks',
+    items: [
+      { text: 'NestJS', link: '/guides/nestjs' },
+      { text: 'Fastify', link: '/packages/fastify' },
+      { text: 'Idempotent HTTP requests', link: '/guides/http-requests' },
+    ],
+  },
+  {
     text: 'Brokers',
     items: [
       { text: 'RabbitMQ', link: '/guides/rabbitmq' },
@@ -79,6 +87,8 @@ export const sidebar = [
       { text: '@ackord/nats', link: '/packages/nats' },
       { text: '@ackord/kafka', link: '/packages/kafka' },
       { text: '@ackord/http', link: '/packages/http' },
+      { text: '@ackord/nestjs', link: '/packages/nestjs' },
+      { text: '@ackord/fastify', link: '/packages/fastify' },
       { text: '@ackord/dashboard', link: '/packages/dashboard' },
       { text: '@ackord/telemetry', link: '/packages/telemetry' },
       { text: '@ackord/testkit', link: '/packages/testkit' },

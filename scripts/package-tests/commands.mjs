@@ -35,11 +35,16 @@ export async function startCommand(command, ready, options) {
   const program = launch(`exec ${command}`, options)
   await program.says(ready)
   return {
-    /** Sends SIGTERM, which must end the program with 0. Resolves to its output. */
-    async stop() {
+    /**
+     * Sends SIGTERM, which must end the program with 0, or with the signal itself, if it sends that to itself at the end. Resolves to its output.
+     *
+     * @param {{ bySignal?: boolean }} [options]
+     */
+    async stop({ bySignal = false } = {}) {
       program.child.kill('SIGTERM')
       const { output, errors, code, signal } = await program.ended
-      if (code !== 0) throw new Error(`After SIGTERM '${command}' ended with ${code ?? signal}:\n${output}${errors}`)
+      if (code !== 0 && !(bySignal && signal === 'SIGTERM'))
+        throw new Error(`After SIGTERM '${command}' ended with ${code ?? signal}:\n${output}${errors}`)
       return output
     },
     /** For a run that has failed. */

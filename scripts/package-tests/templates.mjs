@@ -18,6 +18,8 @@ export const templates = [
   { store: 'postgres', client: 'pg', broker: 'kafka', framework: 'none' },
   { store: 'mysql', client: 'kysely', broker: 'http', framework: 'fastify' },
   { store: 'redis', client: 'ioredis', broker: 'redis-streams', framework: 'hono' },
+  { store: 'postgres', client: 'kysely', broker: 'rabbitmq', framework: 'nestjs' },
+  { store: 'redis', client: 'redis', broker: 'http', framework: 'nestjs' },
 ].map((choices) => ({ ...choices, title: Object.values(choices).join(' + ') }))
 
 /** @typedef {(typeof templates)[number]} Template */
@@ -62,8 +64,8 @@ export async function createProjects(chosen, folder, packed) {
  */
 export function projectChecks({ name, folder, store, broker, framework }) {
   const { scripts } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
-  // One project is run as compiled, because all are compiled in the same way.
-  const isCompiled = store === 'sqlite'
+  // Run as compiled: one project, because all are compiled in the same way, and one with decorators.
+  const isCompiled = store === 'sqlite' || (framework === 'nestjs' && store === 'postgres')
   const run = (/** @type {string} */ command) => async () => void (await runCommand(command, { cwd: folder, environment }))
   /** @type {Record<string, string>} */
   const environment = {}

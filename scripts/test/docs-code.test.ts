@@ -27,6 +27,8 @@ describe('the code in the documents', () => {
       composite: false,
       noEmit: true,
       isolatedDeclarations: false,
+      // For the decorators of Nest.
+      experimentalDecorators: true,
       allowImportingTsExtensions: true,
       rewriteRelativeImportExtensions: false,
       customConditions: ['@ackord/source'],

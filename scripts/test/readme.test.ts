@@ -30,6 +30,8 @@ describe('the examples in the READMEs', () => {
       declaration: false,
       declarationMap: false,
       isolatedDeclarations: false,
+      // For the decorators of Nest.
+      experimentalDecorators: true,
       noUnusedParameters: false,
       outDir: 'out',
     }

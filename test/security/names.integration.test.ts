@@ -42,6 +42,7 @@ function testNames<Handle>(store: string, open: () => Promise<NamedWorld<Handle>
           hands: `${name}h`,
           keep: `${name}k`,
           notes: `${name}n`,
+          idempotency: `${name}y`,
         }
         try {
           await useTables(world.databaseOf({ names: tables }), name)

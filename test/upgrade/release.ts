@@ -2,7 +2,7 @@ import { eventHandler, MemoryBroker, Message, Router, silentLogger } from '@acko
 import { Relay } from '@ackord/outbox'
 import { fromIoredis, transactional as redisTransactional, streamOutbox } from '@ackord/redis'
 import { luaOutbox } from '@ackord/redis/lua-outbox'
-import { createSchema, sqlOutbox, transactional } from '@ackord/sql'
+import { createSchema, sqlIdempotency, sqlOutbox, transactional } from '@ackord/sql'
 import { fromMysql2 } from '@ackord/sql/mysql'
 import { fromPg } from '@ackord/sql/postgres'
 import { fromSqlite } from '@ackord/sql/sqlite'
@@ -19,6 +19,7 @@ export const release = {
   eventHandler,
   silentLogger,
   createSchema,
+  sqlIdempotency,
   sqlOutbox,
   transactional,
   fromPg,

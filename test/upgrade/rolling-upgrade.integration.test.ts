@@ -159,3 +159,24 @@ describe.each(storeKinds.filter(({ hasTables }) => hasTables))('the failures of 
     120_000,
   )
 })
+
+describe.each(storeKinds.filter(({ hasTables, order }) => hasTables && order === 'none'))(
+  'requests with an idempotency key on $name',
+  (kind) => {
+    it('are rejected on the tables of the release before, and answered when these are migrated', async () => {
+      await using shared = await kind.open()
+      await shared.migrate(previous)
+      await using store = await shared.connect(current)
+      const { requests } = store
+      if (requests === undefined) throw new Error('The current release has this store.')
+      const key = { scope: 'POST /orders', key: 'k1' }
+      const claim = () => requests.claim(key, { fingerprint: 'f1', lease: 60_000 })
+      await expect(claim()).rejects.toMatchObject({ code: 'ACKORD_SCHEMA', message: expect.stringContaining('createSchema(database)') })
+      await shared.migrate(current)
+      const claimed = await claim()
+      if (claimed.state !== 'claimed') throw new Error(`The key is ${claimed.state}.`)
+      await requests.write(key, claimed.token, async () => ({ status: 204, headers: [], body: new Uint8Array() }), { retention: 60_000 })
+      expect(await claim()).toMatchObject({ state: 'answered', answer: { status: 204 } })
+    })
+  },
+)

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Middleware } from '@ackord/core'
-import type { OutboxAdmin, OutboxStore } from '@ackord/outbox'
+import type { IdempotencyStore, OutboxAdmin, OutboxStore } from '@ackord/outbox'
 import { DatabaseSync } from '@photostructure/sqlite'
 import { Redis as Ioredis } from 'ioredis'
 import { createPool } from 'mysql2/promise'
@@ -17,6 +17,8 @@ const destination = 'order-events'
 interface ReleaseStore extends AsyncDisposable {
   readonly middleware: Middleware
   readonly outbox: OutboxStore & OutboxAdmin
+  /** Missing without tables, and in the previous release, which has no such store. */
+  readonly requests?: IdempotencyStore<unknown> | undefined
   /** Counts one more application of an order, in the transaction of the message. */
   apply(order: string): Promise<void>
 }
@@ -54,12 +56,13 @@ function postgres(order: StoreKind['order']): StoreKind {
           await createSchema(fromPg(pool))
           await pool.end()
         },
-        async connect({ fromPg, sqlOutbox, transactional, silentLogger }) {
+        async connect({ fromPg, sqlIdempotency, sqlOutbox, transactional, silentLogger }) {
           const pool = schema.createPool({ max: 6 })
           const database = fromPg(pool)
           return {
             middleware: transactional(database, sqlOptions(order)),
             outbox: sqlOutbox(database, { order, logger: silentLogger }),
+            requests: sqlIdempotency?.(database),
             async apply(id) {
               await database.executor().query('INSERT INTO applied (order_id) VALUES ($1)', [id])
             },
@@ -87,12 +90,13 @@ function mariadb(order: StoreKind['order']): StoreKind {
           await createSchema(fromMysql2(pool))
           await pool.end()
         },
-        async connect({ fromMysql2, sqlOutbox, transactional, silentLogger }) {
+        async connect({ fromMysql2, sqlIdempotency, sqlOutbox, transactional, silentLogger }) {
           const pool = createPool(poolOptions(door.schema, 6))
           const database = fromMysql2(pool)
           return {
             middleware: transactional(database, sqlOptions(order)),
             outbox: sqlOutbox(database, { order, logger: silentLogger }),
+            requests: sqlIdempotency?.(database),
             async apply(id) {
               await database.executor().query('INSERT INTO applied (order_id) VALUES (?)', [id])
             },
@@ -122,12 +126,13 @@ function sqlite(order: StoreKind['order']): StoreKind {
           await createSchema(fromSqlite(client))
           client.close()
         },
-        async connect({ fromSqlite, sqlOutbox, transactional, silentLogger }) {
+        async connect({ fromSqlite, sqlIdempotency, sqlOutbox, transactional, silentLogger }) {
           const client = new DatabaseSync(file)
           const database = fromSqlite(client)
           return {
             middleware: transactional(database, sqlOptions(order)),
             outbox: sqlOutbox(database, { order, logger: silentLogger }),
+            requests: sqlIdempotency?.(database),
             async apply(id) {
               database.executor().prepare('INSERT INTO applied (order_id) VALUES (?)').run(id)
             },

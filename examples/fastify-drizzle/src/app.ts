@@ -1,15 +1,20 @@
-import { sqlOutbox } from '@ackord/sql'
+import type { RawMessage } from '@ackord/core'
+import { ackord } from '@ackord/fastify'
+import { declareTopology, rabbitmqPublisher, rabbitmqSource } from '@ackord/rabbitmq'
+import { connect } from 'amqplib'
 import { type FastifyError, type FastifyInstance, type FastifyServerOptions, fastify } from 'fastify'
 import pg from 'pg'
 import { createTables, openDatabase } from './database.ts'
-import { messaging } from './messaging.ts'
+import { invoiceHandler } from './invoices.ts'
 import { orderRoutes } from './order-routes.ts'
-import { Orders } from './orders.ts'
+import { orderPlaced } from './orders.ts'
 
 export interface Settings {
   readonly databaseUrl: string
   readonly brokerUrl: string
+  /** The exchange for events; other services bind their own queues to it. */
   readonly exchange: string
+  /** The queue of the events that this service handles. */
   readonly queue: string
   readonly logger?: FastifyServerOptions['logger']
 }
@@ -25,13 +30,30 @@ export async function buildApp({ databaseUrl, brokerUrl, exchange, queue, logger
   })
   const pool = new pg.Pool({ connectionString: databaseUrl })
   pool.on('error', (error) => app.log.warn({ err: error }, 'An idle connection to PostgreSQL was lost.'))
-  // `onClose` hooks run in reverse order, so the pool is closed after all others are done.
-  app.addHook('onClose', () => pool.end())
-
   const database = openDatabase(pool)
   await createTables(pool, database)
-  const outbox = sqlOutbox(database, { source: '/orders', destination: exchange, logger: app.log })
-  await app.register(messaging, { database, outbox, brokerUrl, exchange, queue })
-  await app.register(orderRoutes, { orders: new Orders(database, outbox) })
+
+  // Two connections: RabbitMQ slows down connections that publish a lot, and acks on the same connection would wait.
+  const [publishing, consuming] = await Promise.all([connect(brokerUrl, { recovery: true }), connect(brokerUrl, { recovery: true })])
+  await declareTopology(publishing, {
+    exchanges: { [exchange]: { type: 'topic' } },
+    queues: { [queue]: {} },
+    bindings: [{ exchange, queue, routingKey: orderPlaced.type }],
+  })
+  const route = (destination: string, { type = '' }: RawMessage) => ({ exchange: destination, routingKey: type })
+
+  await app.register(ackord, {
+    database,
+    source: rabbitmqSource(consuming, { queue }),
+    handlers: [invoiceHandler(database)],
+    consumer: 'invoices',
+    concurrency: 8,
+    publisher: rabbitmqPublisher(publishing, { route }),
+    destination: exchange,
+    eventSource: '/orders',
+    health: '/health',
+    onClose: () => Promise.all([publishing.close(), consuming.close(), pool.end()]),
+  })
+  await app.register(orderRoutes, { database })
   return app
 }

@@ -1,11 +1,12 @@
-import { type DynamicModule, Module } from '@nestjs/common'
-import { OrdersModule } from './orders.module.ts'
-import { OutboxModule } from './outbox.module.ts'
-import type { Settings } from './settings.ts'
+import { AckordModule } from '@ackord/nestjs'
+import { Module } from '@nestjs/common'
+import { ackordOptions } from './ackord-options.ts'
+import { OrdersController } from './orders.controller.ts'
+import { OrdersService } from './orders.service.ts'
 
-@Module({})
-export class AppModule {
-  static forRoot(settings: Settings): DynamicModule {
-    return { module: AppModule, imports: [OutboxModule.forRoot(settings), OrdersModule] }
-  }
-}
+@Module({
+  imports: [AckordModule.forRootAsync({ useFactory: ackordOptions })],
+  controllers: [OrdersController],
+  providers: [OrdersService],
+})
+export class AppModule {}

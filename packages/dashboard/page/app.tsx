@@ -3,6 +3,7 @@ import type { VNode } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
 import type { Session } from '../src/api/types.ts'
 import { Audit } from './pages/audit.tsx'
+import { DeadLetter } from './pages/dead-letter.tsx'
 import { DeadLetters } from './pages/dead-letters.tsx'
 import { Doctor } from './pages/doctor.tsx'
 import { Inbox } from './pages/inbox.tsx'
@@ -78,6 +79,7 @@ const titles: Readonly<Record<Route['page'], string>> = {
   record: 'Record',
   inbox: 'Inbox',
   'dead-letters': 'Dead letters',
+  'dead-letter': 'Dead letter',
   audit: 'Audit',
   doctor: 'Doctor',
   unknown: 'Not found',
@@ -85,7 +87,11 @@ const titles: Readonly<Record<Route['page'], string>> = {
 
 /** Pages keep their state while only their query changes. */
 function keyOf(current: Route): string {
-  return current.page === 'record' ? formatRoute(current) : 'store' in current ? `${current.page} ${current.store}` : current.page
+  return current.page === 'record' || current.page === 'dead-letter'
+    ? formatRoute(current)
+    : 'store' in current
+      ? `${current.page} ${current.store}`
+      : current.page
 }
 
 function Page(): VNode {
@@ -101,6 +107,8 @@ function Page(): VNode {
       return <Inbox route={current} />
     case 'dead-letters':
       return <DeadLetters name={current.name} />
+    case 'dead-letter':
+      return <DeadLetter name={current.name} id={current.id} />
     case 'audit':
       return <Audit store={current.store} />
     case 'doctor':

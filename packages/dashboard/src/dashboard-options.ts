@@ -7,6 +7,7 @@ import { allRights, type Identity } from './actions/identity.ts'
 import type { DeadLetterPort } from './api/dead-letter-port.ts'
 import type { Redact } from './api/redactor.ts'
 import type { DoctorCheck } from './api/types.ts'
+import type { DashboardMetrics } from './overview/dashboard-metrics.ts'
 
 /**
  * Who sends the request, and what they may do; `undefined` if they are unknown. `incoming`: the request of Node, with what middleware has added to it, if the dashboard is
@@ -21,6 +22,8 @@ export interface DashboardOptions {
   readonly inboxes?: Readonly<Record<string, InboxAdmin>> | undefined
   /** The dead letters of brokers. Default: none. */
   readonly deadLetters?: Readonly<Record<string, DeadLetterPort>> | undefined
+  /** What consumers of this process have handled, by their names; see `dashboardMetrics()`. Default: none. */
+  readonly metrics?: Readonly<Record<string, DashboardMetrics>> | undefined
   /** Runs the checks of `ackord doctor`, on demand. Default: none. */
   readonly doctor?: (() => Promise<readonly DoctorCheck[]>) | undefined
   /** Required. `allowEverybody()` gives everybody all rights. */
@@ -29,7 +32,8 @@ export interface DashboardOptions {
   readonly readOnly?: boolean | undefined
   /**
    * Called with each record before anything of it leaves the process: lists, details, groups and downloads show what it returns. A record for which it throws is shown
-   * without its content. A redacted payload cannot be edited. Default: records are shown as they are.
+   * without its content. A redacted payload cannot be edited. A dead letter is passed as a parked record, with its reason as `lastError`. Names of destinations are not
+   * redacted, nor is the audit. Default: records are shown as they are.
    */
   readonly redact?: Redact | undefined
   /** Called after each action, also after a failed one. Its errors are logged. Optional. */
@@ -43,10 +47,11 @@ export interface DashboardOptions {
 }
 
 /** The options after their checks. */
-export interface Settings extends Omit<Required<DashboardOptions>, 'stores' | 'inboxes' | 'deadLetters'> {
+export interface Settings extends Omit<Required<DashboardOptions>, 'stores' | 'inboxes' | 'deadLetters' | 'metrics'> {
   readonly stores: ReadonlyMap<string, OutboxAdmin>
   readonly inboxes: ReadonlyMap<string, InboxAdmin>
   readonly deadLetters: ReadonlyMap<string, DeadLetterPort>
+  readonly metrics: ReadonlyMap<string, DashboardMetrics>
   readonly readOnly: boolean
   readonly logger: Logger
   readonly runtime: Runtime
@@ -57,6 +62,7 @@ export function checkOptions(options: DashboardOptions): Settings {
     stores,
     inboxes = {},
     deadLetters = {},
+    metrics = {},
     doctor,
     authorize,
     readOnly = false,
@@ -79,7 +85,8 @@ export function checkOptions(options: DashboardOptions): Settings {
   return {
     stores: checkNamed('stores', stores, ['list', 'get', 'rearm', 'park', 'discard', 'stats']),
     inboxes: checkNamed('inboxes', inboxes, ['find']),
-    deadLetters: checkNamed('deadLetters', deadLetters, ['list', 'replay']),
+    deadLetters: checkNamed('deadLetters', deadLetters, ['list', 'find', 'preview', 'replay']),
+    metrics: checkNamed('metrics', metrics, ['read']),
     doctor,
     authorize,
     readOnly,

@@ -4,8 +4,10 @@ import { ActionLog } from './actions/action-log.ts'
 import { checkIdentity, checkRights } from './actions/identity.ts'
 import { Jobs } from './actions/jobs.ts'
 import { RateLimit } from './actions/rate-limit.ts'
+import { LetterView } from './api/letter-view.ts'
 import { RecordView } from './api/record-view.ts'
 import { Redactor } from './api/redactor.ts'
+import { SealedTexts } from './api/sealed-texts.ts'
 import { checkOptions, type DashboardOptions, type Settings } from './dashboard-options.ts'
 import { ApiFailure, notFound } from './http/api-failure.ts'
 import { type AdaptedRequest, handleNode } from './http/node-handler.ts'
@@ -16,6 +18,7 @@ import { OverviewPoller } from './overview/poller.ts'
 import { PageFiles } from './page-files.ts'
 import { actionRoutes } from './routes/action-routes.ts'
 import { inspectionRoutes } from './routes/inspection-routes.ts'
+import { letterRoutes } from './routes/letter-routes.ts'
 import { overviewRoutes } from './routes/overview-routes.ts'
 import { recordRoutes } from './routes/record-routes.ts'
 import { findRoute, type Route, type Services } from './routes/route.ts'
@@ -53,7 +56,7 @@ export class WebDashboard implements Dashboard {
     this.#settings = settings
     this.#pageFiles = pageFiles
     this.#services = createServices(settings)
-    this.#routes = [overviewRoutes, recordRoutes, actionRoutes, inspectionRoutes].flatMap((create) => create(this.#services))
+    this.#routes = [overviewRoutes, recordRoutes, actionRoutes, letterRoutes, inspectionRoutes].flatMap((create) => create(this.#services))
   }
 
   readonly fetch = async (request: Request): Promise<Response> => {
@@ -128,8 +131,10 @@ export class WebDashboard implements Dashboard {
 }
 
 function createServices(settings: Settings): Services {
-  const { stores, inboxes, deadLetters, doctor, readOnly, redact, onAction, traceUrl, runtime, logger } = settings
-  const poller = new OverviewPoller(stores, runtime)
+  const { stores, inboxes, deadLetters, metrics, doctor, readOnly, redact, onAction, traceUrl, runtime, logger } = settings
+  const poller = new OverviewPoller(stores, metrics, runtime)
+  const redactor = new Redactor(redact, { runtime, logger })
+  const sealed = new SealedTexts()
   return {
     stores,
     inboxes,
@@ -137,7 +142,9 @@ function createServices(settings: Settings): Services {
     doctor,
     readOnly,
     traceUrl,
-    view: new RecordView(new Redactor(redact, { runtime, logger })),
+    view: new RecordView(redactor, sealed),
+    letterView: new LetterView(redactor, sealed),
+    sealed,
     poller,
     events: new EventStreams(poller, runtime),
     jobs: new Jobs(runtime),

@@ -1,11 +1,14 @@
 export type { OnAction, OperatorAction } from './actions/action-log.ts'
 export type { Identity } from './actions/identity.ts'
-export type { DeadLetterPort } from './api/dead-letter-port.ts'
+export type { DeadLetter, DeadLetterPort } from './api/dead-letter-port.ts'
 export type { Redact } from './api/redactor.ts'
 export type {
   ActionRequest,
   ApiError,
+  BacklogPoint,
   Chosen,
+  ConsumerOverview,
+  DeadLetterDetail,
   DeadLetterSummary,
   DestinationOverview,
   DoctorCheck,
@@ -14,9 +17,12 @@ export type {
   Payload,
   Preview,
   RecordDetail,
+  RecordGroup,
+  RecordGroups,
   RecordPage,
   RecordQuery,
   RecordSummary,
+  ReplayPreview,
   ReplayRequest,
   Right,
   Session,
@@ -26,3 +32,5 @@ export type { Dashboard } from './dashboard.ts'
 export { createDashboard } from './dashboard.ts'
 export type { Authorize, DashboardOptions } from './dashboard-options.ts'
 export { allowEverybody } from './dashboard-options.ts'
+export type { DashboardMetrics, DashboardMetricsOptions } from './overview/dashboard-metrics.ts'
+export { dashboardMetrics } from './overview/dashboard-metrics.ts'

@@ -1,4 +1,6 @@
 export type { OutboxTotals } from './delivery/relay-observer.ts'
+export type { MemoryIdempotencyStoreOptions } from './memory/memory-idempotency-store.ts'
+export { MemoryIdempotencyStore } from './memory/memory-idempotency-store.ts'
 export type { MemoryOutboxStoreOptions } from './memory/memory-outbox-store.ts'
 export { MemoryOutboxStore } from './memory/memory-outbox-store.ts'
 export { MemoryTransaction } from './memory/memory-transaction.ts'
@@ -29,23 +31,34 @@ export { outboxSource } from './source/outbox-source.ts'
 export type { FilteredRecord } from './store/administration.ts'
 export { editMessage, isEmptyEdit, matchesFilter, OperatorLog, StatsSum } from './store/administration.ts'
 export { addToHistory, historyLine, maxHistoryLength, readHistory } from './store/failure-text.ts'
+export { checkClaimOptions, checkIdempotencyKey, checkStoredAnswer, claimLost } from './store/idempotency-checks.ts'
+export type {
+  IdempotencyClaim,
+  IdempotencyClaimOptions,
+  IdempotencyKey,
+  IdempotencyStore,
+  IdempotentWriteOptions,
+  StoredAnswer,
+} from './store/idempotency-store.ts'
 export type { InboxAdmin, InboxEntry, InboxQuery } from './store/inbox-admin.ts'
 export type { EventCompleter, NewEventOptions, NewEvents, OutboxEvent } from './store/new-events.ts'
 export { eventCompleter } from './store/new-events.ts'
 export type { BaseAdministration, CompleteAdministration } from './store/note-administration.ts'
 export { completeAdministration } from './store/note-administration.ts'
-export type { Note, NoteKind, OutboxNotes } from './store/notes.ts'
+export type { Note, NoteKind, NoteQuery, OutboxNotes } from './store/notes.ts'
 export type {
   AuditEntry,
   ChosenRecords,
   DestinationPause,
   DestinationStats,
   Operator,
+  OutboxActivity,
   OutboxAdmin,
   OutboxEdit,
   OutboxFilter,
   OutboxGroup,
   OutboxGroups,
+  OutboxListOptions,
   OutboxPage,
   OutboxRate,
   OutboxRecord,

@@ -26,7 +26,7 @@ export class CommitUnknownError extends AckordError {
   constructor(owner: string, cause: unknown) {
     super(
       'ACKORD_COMMIT_UNKNOWN',
-      `It is unknown whether the transaction of ${owner} was committed: Redis did not answer. The message is delivered again, and its inbox decides.`,
+      `It is unknown whether the transaction of ${owner} was committed: Redis did not answer. A message is delivered again, and its inbox decides; a request with an idempotency key can be sent again, and its key decides.`,
       { cause },
     )
   }
@@ -115,7 +115,7 @@ export class CrossSlotError extends AckordError {
   constructor(key: RedisArgument, anchor: RedisArgument) {
     super(
       'ACKORD_CROSS_SLOT',
-      `The key ${shownKey(key)} is in another slot than ${shownKey(anchor)}; on a cluster they cannot commit together. Give both keys the same tag with redis.key(tag, …); the inbox has the option tag. On a single server, slotCheck: 'cluster' allows it.`,
+      `The key ${shownKey(key)} is in another slot than ${shownKey(anchor)}; on a cluster they cannot commit together. Give both keys the same tag with redis.key(tag, …); the inbox and redisIdempotency() have the option tag. On a single server, slotCheck: 'cluster' allows it.`,
     )
   }
 }

@@ -15,6 +15,8 @@ export {
   TransactionConflictError,
 } from './errors.ts'
 export { fromIoredis, fromNodeRedis } from './from-client.ts'
+export type { RedisIdempotencyOptions } from './idempotency/redis-idempotency.ts'
+export { redisIdempotency } from './idempotency/redis-idempotency.ts'
 export type { InboxOptions } from './inbox/inbox-middleware.ts'
 export { inboxMiddleware } from './inbox/inbox-middleware.ts'
 export type { RedisInboxOptions } from './inbox/redis-inbox.ts'

@@ -2,7 +2,7 @@
 
 // Crashes of whole services
 export type { CrashObservation, CrashPoint, CrashScenario, CrashWorld, OpenCrashWorld, ServiceProgram } from './crash/crash-points.ts'
-export { crashPoints } from './crash/crash-points.ts'
+export { crashPoints, idempotencyCrashPoints } from './crash/crash-points.ts'
 export type { CrashOptions } from './crash/process/crash-scenarios.ts'
 export { crashScenarios } from './crash/process/crash-scenarios.ts'
 export type { CrashableProcess, RunningService } from './crash/process/service-process.ts'
@@ -26,6 +26,18 @@ export type {
 } from './suites/broker/broker-world.ts'
 export { memoryBrokerClaims, openMemoryBrokerWorld } from './suites/broker/broker-world.ts'
 export { publisherScenarios, sourceScenarios, testPublisher, testSource } from './suites/broker/test-broker.ts'
+// Idempotency stores
+export type {
+  IdempotencyFeatures,
+  IdempotencyProcess,
+  IdempotencyScenario,
+  IdempotencyWorld,
+  IdempotentWork,
+  OpenIdempotencyWorld,
+} from './suites/idempotency/idempotency-world.ts'
+export { memoryIdempotencyFeatures, openMemoryIdempotencyWorld } from './suites/idempotency/idempotency-world.ts'
+export type { IdempotencySubject } from './suites/idempotency/test-idempotency-store.ts'
+export { idempotencyScenarios, testIdempotencyStore } from './suites/idempotency/test-idempotency-store.ts'
 // Order per key
 export type { OrderedOutboxSubject } from './suites/ordering/test-ordered-outbox.ts'
 export { orderScenarios, testOrderedOutbox } from './suites/ordering/test-ordered-outbox.ts'

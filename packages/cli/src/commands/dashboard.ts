@@ -1,21 +1,34 @@
 import { once } from 'node:events'
-import type { Command } from 'commander'
+import { type Command, InvalidArgumentError } from 'commander'
 import { exitCode, usageError } from '../output/errors.ts'
 import { type DashboardOptions, serveDashboard } from '../serving/dashboard-server.ts'
 import type { Execute, Session } from '../session.ts'
 import { addStoreOptions, newCommand, parseInteger, setting, storeUrls } from '../settings/settings.ts'
 
-interface DashboardCommandOptions extends Omit<DashboardOptions, 'stores'> {
+const brokerUrls = 'amqp://, nats://, kafka://, redis:// or redis+cluster://'
+
+interface DashboardCommandOptions extends Omit<DashboardOptions, 'stores' | 'brokers' | 'deadLetters'> {
   readonly store?: readonly string[] | undefined
+  readonly broker?: readonly string[] | undefined
+  readonly deadLetters?: readonly string[] | undefined
 }
 
 export function dashboardCommand(execute: Execute): Command {
   return addStoreOptions(
     newCommand('dashboard').addOption(
-      setting('--store <url>', `${storeUrls}; repeatable, and with a name: orders=postgres://…`, { parse: parseStores }),
+      setting('--store <url>', `${storeUrls}; repeatable, and with a name: orders=postgres://…`, { parse: parseUrls }),
     ),
   )
-    .description('Serves a web page that shows the outboxes, finds messages, and re-arms, edits, discards and pauses.')
+    .addOption(setting('--broker <url>', `${brokerUrls}, which has dead letters; repeatable, and with a name`, { parse: parseUrls }))
+    .option(
+      '--dead-letters <destination>',
+      'a queue, subject, topic or stream with dead letters; repeatable; of several brokers: broker=destination',
+      parseDestinations,
+    )
+    .option('--group <name>', 'the group whose offset marks the letters that are done (Kafka)', 'ackord-dead-letters')
+    .description(
+      'Serves a web page that shows the outboxes, finds messages, re-arms, edits, discards and pauses, and replays dead letters.',
+    )
     .option('--port <port>', 'the port; 0: any free one', parseInteger(0, 65_535), 8088)
     .option('--host <address>', 'the address to listen on; another one than the default requires --token', '127.0.0.1')
     .addOption(setting('--token <text>', 'the token that lets people in (default: the command prints a token that is valid once)'))
@@ -25,16 +38,23 @@ export function dashboardCommand(execute: Execute): Command {
 }
 
 /** Repeatable. Not separated by commas: the URL of a Redis Cluster has commas between its nodes. */
-function parseStores(text: string, previous: unknown): readonly string[] {
+function parseUrls(text: string, previous: unknown): readonly string[] {
   return [...(Array.isArray(previous) ? (previous as string[]) : []), text]
 }
 
-async function serve(session: Session, { store = [], ...options }: DashboardCommandOptions): Promise<0> {
+/** Repeatable. Not separated by commas: names of queues may contain them. */
+function parseDestinations(text: string, previous: unknown): readonly string[] {
+  if (text === '') throw new InvalidArgumentError('It must be a non-empty name.')
+  return parseUrls(text, previous)
+}
+
+async function serve(session: Session, { store = [], broker = [], deadLetters = [], ...options }: DashboardCommandOptions): Promise<0> {
   if (store.length === 0) throw usageError('--store is missing.', `Pass it, set ACKORD_STORE, or set 'store' in ackord.config.ts.`)
-  await using served = await serveDashboard(session, { ...options, stores: store })
+  await using served = await serveDashboard(session, { ...options, stores: store, brokers: broker, deadLetters })
   const { output, signal } = session
   output.object({ url: served.url })
   output.line(`The dashboard is at ${served.url}`)
+  if (broker.length > 0 && deadLetters.length === 0) output.line('The broker is not used: add --dead-letters to show its dead letters.')
   output.line('Ctrl-C ends it.')
   if (!signal.aborted) await once(signal, 'abort')
   return exitCode.ok

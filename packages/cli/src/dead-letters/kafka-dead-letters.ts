@@ -118,7 +118,10 @@ interface OpenPartition {
 
 async function openPartitions(admin: Admin, topic: string, group: string): Promise<ReadonlyMap<number, OpenPartition>> {
   if (!(await admin.listTopics()).includes(topic)) {
-    throw new CommandError(`There is no topic '${topic}'.`, { exitCode: exitCode.failed, hint: 'Check --from.' })
+    throw new CommandError(`There is no topic '${topic}'.`, {
+      exitCode: exitCode.failed,
+      hint: 'Check --from, or --dead-letters of the dashboard.',
+    })
   }
   const offsets = await admin.fetchTopicOffsets(topic)
   const [own] = await admin.fetchOffsets({ groupId: group, topics: [topic] })

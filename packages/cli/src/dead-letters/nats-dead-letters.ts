@@ -53,7 +53,7 @@ async function locate(streams: Streams, from: string): Promise<{ readonly stream
     } catch (cause) {
       throw new CommandError(`No stream captures the subject '${from}', and no stream has this name.`, {
         exitCode: exitCode.failed,
-        hint: 'Check --from.',
+        hint: 'Check --from, or --dead-letters of the dashboard.',
         cause,
       })
     }

@@ -77,7 +77,7 @@ async function checkQueue(channel: Channel, queue: string): Promise<{ readonly m
   } catch (cause) {
     throw new CommandError(`There is no queue '${queue}', or access to it is denied.`, {
       exitCode: exitCode.failed,
-      hint: 'Check --from.',
+      hint: 'Check --from, or --dead-letters of the dashboard.',
       cause,
     })
   }

@@ -12,8 +12,8 @@ export interface ReplayOptions {
   readonly limit: number
   /** Ends the replay after the letters that are being published. */
   readonly signal: AbortSignal
-  /** Called with each letter that is not replayed, and the reason. */
-  readonly onFailure: (letter: Letter, reason: string) => void
+  /** Called with each letter that is not replayed, the reason, and whether it was tried. */
+  readonly onFailure: (letter: Letter, reason: string, kind: 'failed' | 'skipped') => void
   readonly onProgress: (result: ReplayResult) => void
 }
 
@@ -46,7 +46,7 @@ export async function replay(queue: DeadLetterQueue, options: ReplayOptions): Pr
 
   function fail(letter: Letter, reason: string, kind: 'failed' | 'skipped'): void {
     result[kind] += 1
-    onFailure(letter, reason)
+    onFailure(letter, reason, kind)
   }
 
   async function publishGroup(destination: string, group: readonly Addressed[]): Promise<void> {

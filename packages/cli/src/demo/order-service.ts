@@ -147,7 +147,7 @@ function onSql(store: SqlStore): DemoStore {
 }
 
 /** The last one is specific to MySQL. */
-const tableNames = ['orders', 'inbox', 'outbox', 'hands', 'partitions', 'relays', 'notes', 'meta', 'outbox_locks']
+const tableNames = ['orders', 'inbox', 'outbox', 'hands', 'partitions', 'relays', 'notes', 'idempotency', 'meta', 'outbox_locks']
 
 function onRedis(store: RedisStore): DemoStore {
   const orders = `{${store.tag}}:orders`

@@ -7,6 +7,7 @@ const needed = [
   ['inbox', ['SELECT', 'INSERT', 'DELETE'], 'received_at'],
   ['outbox', ['SELECT', 'INSERT', 'UPDATE', 'DELETE'], 'attempts'],
   ['notes', ['SELECT', 'INSERT', 'UPDATE', 'DELETE'], 'value'],
+  ['idempotency', ['SELECT', 'INSERT', 'UPDATE', 'DELETE'], 'status'],
 ] as const
 
 /** In addition, with order per key. */

@@ -11,6 +11,7 @@ const needed = {
     inbox: ['SELECT', 'INSERT', 'UPDATE', 'DELETE'],
     outbox: ['SELECT', 'INSERT', 'UPDATE', 'DELETE'],
     notes: ['SELECT', 'INSERT', 'UPDATE', 'DELETE'],
+    idempotency: ['SELECT', 'INSERT', 'UPDATE', 'DELETE'],
   },
   functions: ['valid'],
 } as const

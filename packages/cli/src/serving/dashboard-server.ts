@@ -1,4 +1,4 @@
-import { allowEverybody, createDashboard, type Dashboard, type DoctorCheck } from '@ackord/dashboard'
+import { allowEverybody, createDashboard, type Dashboard, type DeadLetterPort, type DoctorCheck } from '@ackord/dashboard'
 import type { OutboxAdmin } from '@ackord/outbox'
 import type { Check } from '../doctor/check.ts'
 import { checkStore } from '../doctor/store-checks.ts'
@@ -7,9 +7,11 @@ import type { Session } from '../session.ts'
 import { openStoreOf, type StoreOptions } from '../stores/open-store.ts'
 import type { Store } from '../stores/store.ts'
 import { type HttpServer, type ServerAddress, startHttpServer } from './http-server.ts'
+import { namedUrls } from './named-urls.ts'
+import { type DeadLetterOptions, openDeadLetters } from './open-dead-letters.ts'
 import { TokenGate } from './token-gate.ts'
 
-export interface DashboardOptions extends Omit<StoreOptions, 'store'>, ServingOptions {
+export interface DashboardOptions extends Omit<StoreOptions, 'store'>, ServingOptions, DeadLetterOptions {
   /** URLs, each alone or as `name=url`. */
   readonly stores: readonly string[]
 }
@@ -21,30 +23,32 @@ export interface ServingOptions extends ServerAddress {
   readonly traceUrl?: string | undefined
 }
 
-/** Opens the stores, and serves their dashboard until it is disposed. */
+/** Opens the stores and brokers, and serves their dashboard until it is disposed. */
 export async function serveDashboard(session: Session, options: DashboardOptions): Promise<HttpServer> {
-  const { stores: urls, host, port, token, readOnly, traceUrl, ...location } = options
+  const { stores: urls, brokers, deadLetters, group, host, port, token, readOnly, traceUrl, ...location } = options
   if (token === undefined && !isLoopback(host))
     throw usageError(
       `--host ${host} can be reached from other machines.`,
       'Add --token, or listen on 127.0.0.1 behind a proxy that signs users in.',
     )
-  const stores = new Map<string, Store>()
-  const closeStores = async () => {
-    for (const store of stores.values()) await store[Symbol.asyncDispose]()
+  const opened: AsyncDisposable[] = []
+  const closeAll = async () => {
+    for (const each of opened.toReversed()) await each[Symbol.asyncDispose]()
   }
   try {
-    for (const [name, url] of named(urls)) stores.set(name, await openStoreOf({ ...location, store: url }, session))
-    const served = await serveStores(session, stores, { host, port, token, readOnly, traceUrl })
-    return {
-      url: served.url,
-      async [Symbol.asyncDispose]() {
-        await served[Symbol.asyncDispose]()
-        await closeStores()
-      },
+    const stores = new Map<string, Store>()
+    for (const [name, url] of namedUrls('--store', urls)) {
+      const store = await openStoreOf({ ...location, store: url }, session)
+      opened.push(store)
+      stores.set(name, store)
     }
+    const letters = await openDeadLetters(session, { brokers, deadLetters, group })
+    opened.push(letters)
+    const served = await serveStores(session, stores, { host, port, token, readOnly, traceUrl }, letters.ports)
+    opened.push(served)
+    return { url: served.url, [Symbol.asyncDispose]: closeAll }
   } catch (error) {
-    await closeStores()
+    await closeAll()
     throw error
   }
 }
@@ -54,9 +58,10 @@ export async function serveStores(
   session: Session,
   stores: ReadonlyMap<string, Store>,
   { host, port, token, readOnly = false, traceUrl }: ServingOptions,
+  deadLetters: Readonly<Record<string, DeadLetterPort>> = {},
 ): Promise<HttpServer> {
   const gate = new TokenGate(token)
-  const dashboard = dashboardOf(stores, gate, session, { readOnly, traceUrl })
+  const dashboard = dashboardOf(stores, gate, session, { readOnly, traceUrl, deadLetters })
   const server = await startHttpServer({ host, port }, (request, response) => {
     if (!gate.exchange(request, response)) dashboard.node(request, response)
   })
@@ -73,7 +78,11 @@ function dashboardOf(
   stores: ReadonlyMap<string, Store>,
   gate: TokenGate,
   { output }: Session,
-  options: { readonly readOnly: boolean; readonly traceUrl: string | undefined },
+  options: {
+    readonly readOnly: boolean
+    readonly traceUrl: string | undefined
+    readonly deadLetters: Readonly<Record<string, DeadLetterPort>>
+  },
 ): Dashboard {
   const logger = output.logger()
   const everybody = allowEverybody()
@@ -89,20 +98,6 @@ function dashboardOf(
 
 function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || /^127(\.\d{1,3}){3}$/.test(host)
-}
-
-/** By the given names, or by the kinds of the stores: `postgres`, `redis`, `redis-2`. */
-function named(urls: readonly string[]): ReadonlyMap<string, string> {
-  const byName = new Map<string, string>()
-  for (const text of urls) {
-    const [, given, url = text] = /^([a-z0-9][a-z0-9_.-]*)=(.+)$/i.exec(text) ?? []
-    const kind = given ?? url.slice(0, Math.max(0, url.indexOf(':')))
-    if (given !== undefined && byName.has(given)) throw usageError(`--store has two stores with the name '${given}'.`)
-    let name = kind
-    for (let number = 2; byName.has(name); number += 1) name = `${kind}-${number}`
-    byName.set(name, url)
-  }
-  return byName
 }
 
 async function diagnose(stores: ReadonlyMap<string, Store>): Promise<readonly DoctorCheck[]> {

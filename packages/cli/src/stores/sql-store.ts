@@ -1,5 +1,6 @@
 import { silentLogger } from '@ackord/core'
 import {
+  cleanIdempotency,
   cleanInbox,
   createSchema,
   type Database,
@@ -30,7 +31,7 @@ export interface SqlClient<Handle> {
   readonly file?: string | undefined
 }
 
-const tableKinds = ['inbox', 'outbox', 'meta', 'append', 'valid', 'relays', 'partitions', 'hands', 'keep', 'notes'] as const
+const tableKinds = ['inbox', 'outbox', 'meta', 'append', 'valid', 'relays', 'partitions', 'hands', 'keep', 'notes', 'idempotency'] as const
 
 export function tableOptions({ schema, prefix = 'ackord_', stream, tag, outbox, shards }: StoreLocation): TableOptions {
   if (stream !== undefined || tag !== undefined) throw usageError('--stream and --tag are for Redis; this store is an SQL database.')
@@ -66,6 +67,7 @@ export function sqlStore<Handle>(database: Database<Handle>, client: SqlClient<H
     printSchema: () => printSchema(database),
     validateSchema: () => validateSchema(database),
     cleanInbox: (options) => cleanInbox(database, options),
+    cleanIdempotency: (options) => cleanIdempotency(database, options),
     async define(sql) {
       await (client.define?.(sql) ?? query(sql))
     },

@@ -61,6 +61,7 @@ export interface SqlStore extends AnyStore {
   printSchema(): string
   validateSchema(): Promise<void>
   cleanInbox(options: { readonly window: number; readonly limit: number }): Promise<number>
+  cleanIdempotency(options: { readonly limit: number }): Promise<number>
   /** Runs a query outside of transactions. */
   query(sql: string, parameters?: readonly unknown[]): Promise<readonly Row[]>
   /** Runs a DDL statement, outside of transactions. */

@@ -192,7 +192,7 @@ describe.each([
     expect([await world.count('parked'), await world.count('ready')]).toEqual([0, 2])
   })
 
-  it('cleanup deletes old published records, and nothing else', async () => {
+  it('cleanup deletes old published records and expired idempotency keys, and nothing else', async () => {
     await using world = await openTestStore(url, more)
     await world.fill('parked', 1)
     await world.park()
@@ -205,10 +205,24 @@ describe.each([
       const claims = await retaining.claim({ limit: 5, lease: 30_000, destinations: ['done'] })
       await retaining.settle(claims.map(({ id, token }) => ({ id, token, result: 'published' })))
       expect(await world.count('published')).toBe(5)
-      expect((await ackord(['cleanup', '--json', ...world.args])).last).toEqual({ inbox_deleted: 0, outbox_deleted: 0 })
+      expect((await ackord(['cleanup', '--json', ...world.args])).last).toEqual({
+        inbox_deleted: 0,
+        outbox_deleted: 0,
+        idempotency_deleted: 0,
+      })
+    }
+    const { store } = world
+    const isSql = store.kind !== 'redis'
+    // Expired when the tables were created: an instant in the format of this database.
+    if (isSql) {
+      await store.define(`INSERT INTO ${store.table('idempotency')} (scope, request_key, fingerprint, token, lease_until, expires_at)
+SELECT 'POST /orders', 'k1', 'f1', 't1', changed_at, changed_at FROM ${store.table('meta')} WHERE name = 'schema'`)
     }
     const { code, last } = await ackord(['cleanup', '--json', '--keep-published', '1ms', '--batch-size', '2', ...world.args])
-    expect({ code, last }).toEqual({ code: 0, last: { inbox_deleted: 0, outbox_deleted: keeps ? 5 : 0 } })
+    expect({ code, last }).toEqual({
+      code: 0,
+      last: { inbox_deleted: 0, outbox_deleted: keeps ? 5 : 0, idempotency_deleted: isSql ? 1 : 0 },
+    })
     expect([await world.count('parked'), await world.count('ready'), await world.count('published')]).toEqual([1, 2, 0])
   })
 })
@@ -305,7 +319,7 @@ describe('migrate', () => {
 async function removeTables(url: string, prefix: string): Promise<void> {
   const world = await openTestStore(url)
   if (world.store.kind === 'redis') throw new Error('Expected an SQL database.')
-  for (const name of ['inbox', 'outbox', 'hands', 'partitions', 'relays', 'meta', 'outbox_locks'])
+  for (const name of ['inbox', 'outbox', 'hands', 'partitions', 'relays', 'notes', 'idempotency', 'meta', 'outbox_locks'])
     await world.store.define(`DROP TABLE IF EXISTS ${prefix}${name}`)
   if (world.store.kind === 'postgres')
     for (const name of ['append', 'keep', 'valid']) await world.store.define(`DROP FUNCTION IF EXISTS ${prefix}${name}`)

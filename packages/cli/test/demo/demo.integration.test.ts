@@ -190,7 +190,7 @@ describe('the demo', () => {
     expect((await ackord(['status', '--store', 'sqlite:mine.db'], { cwd })).code).toBe(0)
   })
 
-  it.each([60, 80, 120])('wraps words on a terminal with %i columns, and ends with the next step instead of JSON', async (columns) => {
+  it.each([60, 100])('wraps words on a terminal with %i columns, and ends with the next step instead of JSON', async (columns) => {
     const command = `stty cols ${columns} rows 40; ${process.execPath} ${main} demo --orders 30 --store sqlite:; echo "code=$?"`
     const demo = new Ackord(['script', '-qec', command, join(emptyDirectory(), 'typescript')], { stdin: 'pipe' })
     await demo.said('code=')
@@ -233,7 +233,7 @@ describe('a demo that is interrupted', () => {
     ['while the service is killed', 'killed in the middle'],
     ['after the new service started', 'A new service starts'],
   ])('%s removes its data', async (_, moment) => {
-    const demo = start(['demo', '--orders', '3000', '--store', postgresUrl, '--broker', redisUrl])
+    const demo = start(['demo', '--orders', '600', '--store', postgresUrl, '--broker', redisUrl])
     await demo.said(moment)
     demo.child.kill('SIGINT')
     const { code, stderr } = await demo.ended

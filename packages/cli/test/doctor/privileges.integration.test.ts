@@ -88,6 +88,7 @@ describe('missing privileges in PostgreSQL', () => {
         `GRANT INSERT, UPDATE ON ${store.table('meta')} TO ${user};`,
         `GRANT INSERT, UPDATE, DELETE ON ${store.table('outbox')} TO ${user};`,
         `GRANT SELECT, INSERT, UPDATE, DELETE ON ${store.table('notes')} TO ${user};`,
+        `GRANT SELECT, INSERT, UPDATE, DELETE ON ${store.table('idempotency')} TO ${user};`,
         `GRANT EXECUTE ON FUNCTION ${store.table('valid')} TO ${user};`,
       ],
     })
@@ -165,6 +166,7 @@ describe('missing privileges in MariaDB', () => {
       `GRANT SELECT, INSERT, DELETE ON \`${database}\`.${store.table('inbox')} TO '${user}'@'%';`,
       `GRANT DELETE ON \`${database}\`.${store.table('outbox')} TO '${user}'@'%';`,
       `GRANT SELECT, INSERT, UPDATE, DELETE ON \`${database}\`.${store.table('notes')} TO '${user}'@'%';`,
+      `GRANT SELECT, INSERT, UPDATE, DELETE ON \`${database}\`.${store.table('idempotency')} TO '${user}'@'%';`,
     ])
     expect(findingOf(ended, 'schema')).toMatchObject({ state: 'problem' })
     expect(ended.code).toBe(1)

@@ -73,6 +73,7 @@ const otherwise: Readonly<Record<string, readonly string[]>> = {
   relay: ['--from', store, '--to', 'amqp://127.0.0.1:1'],
   'inbox show': ['7d9f'],
   'inbox forget': ['7d9f', '--consumer', 'orders', '--yes'],
+  dashboard: ['--dead-letters', 'orders.dead'],
   'dead-letters list': letters,
   'dead-letters show': ['7d9f', ...letters],
   'dead-letters replay': ['7d9f', ...letters],

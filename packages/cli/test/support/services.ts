@@ -74,7 +74,7 @@ export async function openTestStore(
 }
 
 async function dropAll(store: Extract<Store, { kind: 'postgres' | 'mysql' | 'sqlite' | 'pglite' }>): Promise<void> {
-  for (const name of ['inbox', 'outbox', 'hands', 'partitions', 'relays', 'notes', 'meta', 'outbox_locks']) {
+  for (const name of ['inbox', 'outbox', 'hands', 'partitions', 'relays', 'notes', 'idempotency', 'meta', 'outbox_locks']) {
     await store.define(`DROP TABLE IF EXISTS ${store.table(name)}`)
   }
   if (store.kind !== 'postgres') return

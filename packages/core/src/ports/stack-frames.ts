@@ -44,15 +44,17 @@ function isInPackage(line: string, folder: string): boolean {
 }
 
 /**
- * The folder with Ackord's packages, as paths and as URLs write it, by the URL of this file: for packages that are linked from a checkout. None if this file was
+ * The folder with Ackord's packages, as paths and as URLs write it, by the URL or the path of this file: for packages that are linked from a checkout. None if this file was
  * bundled: then its folder is the application's.
  */
 export function packagesFolders(url: unknown): readonly string[] {
-  const [, folder] = /^file:\/\/(.*\/)core\/(?:src|dist)\/ports\/stack-frames\.[jt]s(?:\?.*)?$/.exec(String(url)) ?? []
+  const [, folder] = /^(?:file:\/\/)?(\/.*\/)core\/(?:src|dist)\/ports\/stack-frames\.[jt]s(?:\?.*)?$/.exec(String(url)) ?? []
   if (folder === undefined) return []
   // A path on Windows has no slash in front of the drive.
   const path = folder.replace(/^\/(?=[A-Za-z]:)/, '')
   return [path, decodeURI(path)]
 }
 
-const ownFolders = packagesFolders(import.meta.url)
+// From a stack, because tools that compile packages to CommonJS, such as ts-jest, cannot translate `import.meta`.
+const [, ownFile] = /(?:\(|at )((?:file:\/\/)?\/.*?\/stack-frames\.[jt]s)/.exec(new Error().stack ?? '') ?? []
+const ownFolders = packagesFolders(ownFile)

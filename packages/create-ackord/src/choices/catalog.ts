@@ -7,7 +7,7 @@ export interface Option<Value extends string = string> {
 
 export type Store = 'postgres' | 'mysql' | 'sqlite' | 'redis'
 export type Broker = 'rabbitmq' | 'nats' | 'kafka' | 'redis-streams' | 'http'
-export type Framework = 'none' | 'fastify' | 'hono'
+export type Framework = 'none' | 'fastify' | 'hono' | 'nestjs'
 export type Client = 'pg' | 'mysql2' | 'sqlite' | 'redis' | 'ioredis' | 'drizzle' | 'kysely'
 
 export const stores: readonly Option<Store>[] = [
@@ -29,6 +29,7 @@ export const frameworks: readonly Option<Framework>[] = [
   { value: 'none', label: 'None', hint: 'messages only' },
   { value: 'fastify', label: 'Fastify' },
   { value: 'hono', label: 'Hono' },
+  { value: 'nestjs', label: 'NestJS' },
 ]
 
 /** The clients and ORMs of each store. The first one is the default. */

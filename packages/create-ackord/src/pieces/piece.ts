@@ -89,17 +89,34 @@ interface SendPiece {
 }
 
 /** The HTTP server, or what stands in its place. */
-export interface FrameworkPiece extends Piece {
+interface CommonFrameworkPiece extends Piece {
   readonly title: string
+  /** Whether there is `POST /orders`, which stores an order and its event in one transaction. */
+  readonly hasRoutes: boolean
+  /** Whether the code uses decorators, which TypeScript must be told. Default: false. */
+  readonly usesDecorators?: boolean
+}
+
+/** A framework that is a part of the program with `createService()`. */
+export interface ServedFrameworkPiece extends CommonFrameworkPiece {
   readonly imports: Imports
   /** Statements before `createService()`. Default: none. */
   readonly open?: string
   /** Further options of `createService()`, a line each. */
   readonly options: readonly string[]
-  /** Statements after `createService()`, which begin to accept requests. */
+  /** Statements after `createService()`, which begin to accept requests. With routes they may use `placeOrder()`. */
   readonly listen: string
   /** The first statement of `onClose()`. Default: none. */
   readonly close?: string
-  /** Whether there is `POST /orders`, for which the program has `placeOrder()`. */
-  readonly hasRoutes: boolean
+  readonly program?: undefined
 }
+
+/** A framework that runs the service itself. */
+export interface RunningFrameworkPiece extends CommonFrameworkPiece {
+  /** The files that depend on store and broker, with `src/main.ts`, and the test of the handlers. */
+  readonly program: (store: StorePiece, broker: BrokerPiece) => Readonly<Record<string, string>>
+  /** Where a new handler is added, for the README: the end of a sentence. */
+  readonly addHandler: string
+}
+
+export type FrameworkPiece = ServedFrameworkPiece | RunningFrameworkPiece

@@ -5,6 +5,10 @@ const versions = {
   '@hono/node-server': '^2.1.6',
   '@nats-io/jetstream': '^3.4.0',
   '@nats-io/transport-node': '^3.4.0',
+  '@nestjs/common': '^12.4.2',
+  '@nestjs/core': '^12.4.2',
+  '@nestjs/platform-express': '^12.4.2',
+  '@nestjs/testing': '^12.1.1',
   '@photostructure/sqlite': '^1.2.1',
   '@types/node': '^20.19.0',
   '@types/pg': '^8.23.1',
@@ -18,13 +22,15 @@ const versions = {
   mysql2: '^3.24.5',
   pg: '^8.23.1',
   redis: '^6.3.0',
+  'reflect-metadata': '^0.2.2',
+  rxjs: '^7.8.2',
   tsx: '^4.23.0',
   typescript: '~6.0.3',
   vitest: '^4.1.12',
   zod: '^4.6.7',
 } as const
 
-type AckordPackage = `@ackord/${'core' | 'http' | 'kafka' | 'nats' | 'rabbitmq' | 'redis' | 'sql' | 'testkit'}`
+type AckordPackage = `@ackord/${'core' | 'http' | 'kafka' | 'nats' | 'nestjs' | 'outbox' | 'rabbitmq' | 'redis' | 'sql' | 'testkit'}`
 
 export type PackageName = AckordPackage | keyof typeof versions
 

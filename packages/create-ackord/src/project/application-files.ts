@@ -1,4 +1,6 @@
-/** The part of a project that knows neither store nor broker nor framework: the domain, the handlers and their test. */
+import { memoryOrders } from '../pieces/memory-orders.ts'
+
+/** The part of a project that knows neither store nor broker nor framework: the domain and the messages. */
 export const applicationFiles: Readonly<Record<string, string>> = {
   'src/domain/order.ts': `/** The domain. It knows no message, broker or store. */
 export interface Order {
@@ -34,6 +36,10 @@ export const paymentReceived = defineEvent('payment.received', z.object({ orderI
 /** An event of this service. */
 export const orderPaid = defineEvent('order.paid', z.object({ orderId: z.string() }))
 `,
+}
+
+/** The handlers and their test, for projects with `createService()`. */
+export const handlerFiles: Readonly<Record<string, string>> = {
   'src/application/place-order.ts': `import { commandHandler, type Handler } from '@ackord/core'
 import type { Orders } from '../domain/order.ts'
 import { eventSource, orderPlaced, placeOrder } from './messages.ts'
@@ -73,29 +79,7 @@ import { placeOrderHandler } from '../src/application/place-order.ts'
 import { recordPaymentHandler } from '../src/application/record-payment.ts'
 import type { Order, Orders } from '../src/domain/order.ts'
 
-/** The port on a database in memory, so that these tests need no server. */
-class MemoryOrders implements Orders {
-  readonly #store: MemoryStore
-
-  constructor(store: MemoryStore) {
-    this.#store = store
-  }
-
-  async add(order: Order): Promise<boolean> {
-    const table = this.#store.executor()
-    if (table.get(order.id) !== undefined) return false
-    table.set(order.id, { ...order, paid: false })
-    return true
-  }
-
-  async markPaid(id: string): Promise<boolean> {
-    const table = this.#store.executor()
-    const order = table.get(id) as Order | undefined
-    if (order === undefined) return false
-    table.set(id, { ...order, paid: true })
-    return true
-  }
-}
+${memoryOrders}
 
 function openWorld() {
   const store = new MemoryStore()

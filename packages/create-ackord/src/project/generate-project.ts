@@ -8,6 +8,7 @@ import { rabbitmq } from '../pieces/brokers/rabbitmq.ts'
 import { redisStreams } from '../pieces/brokers/redis-streams.ts'
 import { fastify } from '../pieces/frameworks/fastify.ts'
 import { hono } from '../pieces/frameworks/hono.ts'
+import { nestjs } from '../pieces/frameworks/nestjs.ts'
 import { none } from '../pieces/frameworks/none.ts'
 import type { BrokerPiece, BrokerRoute, FrameworkPiece, PieceContext, StorePiece } from '../pieces/piece.ts'
 import { mysql } from '../pieces/stores/mysql.ts'
@@ -16,9 +17,9 @@ import { redis } from '../pieces/stores/redis.ts'
 import { sqlite } from '../pieces/stores/sqlite.ts'
 import { applicationFiles } from './application-files.ts'
 import { composeFile } from './compose-file.ts'
-import { mainProgram } from './main-program.ts'
 import { packageFiles } from './package-files.ts'
 import type { Parts } from './parts.ts'
+import { programFiles } from './program-files.ts'
 import { readmeFile } from './readme-file.ts'
 import { sendProgram } from './send-program.ts'
 import { settingsFile } from './settings-file.ts'
@@ -33,7 +34,12 @@ const brokerPieces: Readonly<Record<Broker, (context: PieceContext) => BrokerPie
   http,
 }
 
-const frameworkPieces: Readonly<Record<Framework, (route: BrokerRoute | undefined) => FrameworkPiece>> = { none, fastify, hono }
+const frameworkPieces: Readonly<Record<Framework, (route: BrokerRoute | undefined) => FrameworkPiece>> = {
+  none,
+  fastify,
+  hono,
+  nestjs,
+}
 
 /** The files of a project by path. Rejects names and choices that do not work, with an `InvalidChoiceError`. */
 export function generateProject(name: string, choices: Choices): ReadonlyMap<string, string> {
@@ -58,7 +64,7 @@ export function generateProject(name: string, choices: Choices): ReadonlyMap<str
     ...broker.files,
     ...framework.files,
     'src/settings.ts': settingsFile(parts),
-    'src/main.ts': mainProgram(parts),
+    ...programFiles(parts),
     'src/send.ts': sendProgram(broker),
   }
   return new Map(Object.entries(files).sort(([one], [other]) => one.localeCompare(other)))

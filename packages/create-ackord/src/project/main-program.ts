@@ -1,9 +1,8 @@
 import { importStatements } from '../pieces/imports.ts'
-import type { Imports } from '../pieces/piece.ts'
-import type { Parts } from './parts.ts'
+import type { BrokerPiece, Imports, ServedFrameworkPiece, StorePiece } from '../pieces/piece.ts'
 
 /** `src/main.ts`: puts the parts together and runs until a signal. */
-export function mainProgram({ store, broker, framework }: Parts): string {
+export function mainProgram(store: StorePiece, broker: BrokerPiece, framework: ServedFrameworkPiece): string {
   const application: Imports = {
     './application/messages.ts': framework.hasRoutes ? ['eventSource', 'orderPlaced'] : ['eventSource'],
     './application/place-order.ts': ['placeOrderHandler'],

@@ -31,7 +31,7 @@ export function packageFiles(parts: Parts): Readonly<Record<string, string>> {
   const ignored = ['node_modules', 'dist', '.env', ...pieces.flatMap(({ ignored = [] }) => ignored)]
   return {
     'package.json': `${JSON.stringify(content, null, 2)}\n`,
-    'tsconfig.json': tsconfig,
+    'tsconfig.json': tsconfig({ usesDecorators: parts.framework.usesDecorators ?? false }),
     'tsconfig.build.json': tsconfigBuild,
     '.gitignore': `${ignored.join('\n')}\n`,
   }
@@ -41,7 +41,7 @@ function versionsOf(names: readonly PackageName[]): Readonly<Record<string, stri
   return Object.fromEntries([...new Set(names)].sort().map((name) => [name, versionOf(name)]))
 }
 
-const tsconfig = `{
+const tsconfig = ({ usesDecorators }: { readonly usesDecorators: boolean }) => `{
   "compilerOptions": {
     "target": "es2023",
     "lib": ["es2023", "esnext.disposable"],
@@ -55,7 +55,7 @@ const tsconfig = `{
     "noUnusedLocals": true,
     "noUnusedParameters": true,
     "verbatimModuleSyntax": true,
-    "erasableSyntaxOnly": true,
+    "erasableSyntaxOnly": true,${usesDecorators ? '\n    "experimentalDecorators": true,' : ''}
     "rewriteRelativeImportExtensions": true,
     "skipLibCheck": true,
     "noEmit": true

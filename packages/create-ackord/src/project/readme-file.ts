@@ -1,4 +1,6 @@
+import { applicationFiles } from './application-files.ts'
 import { type Parts, serversOf, settingsOf } from './parts.ts'
+import { programFiles } from './program-files.ts'
 
 export function readmeFile(parts: Parts): string {
   const { name, store, broker, framework } = parts
@@ -42,30 +44,36 @@ curl -i http://127.0.0.1:3000/health
     '## Settings',
     settingsTable(parts),
     '## Next',
-    `- Add a message: define it in \`src/application/messages.ts\`, write its handler beside the others, and add the handler to \`handlers\` in \`src/main.ts\`.
+    `- Add a message: define it in \`src/application/messages.ts\`, ${framework.program === undefined ? addHandler : framework.addHandler}.
 - Test it with [the testkit](https://www.npmjs.com/package/@ackord/testkit), as in \`test/handlers.test.ts\`: \`crashTest()\` kills the service at every step.
 - Look after it with the command: \`npx ackord status\`, \`npx ackord doctor\`, and \`npx ackord list\` for events that could not be published, each with \`--store\` and the URL of the store, or with that in \`ACKORD_STORE\`.`,
   ]
   return `${blocks.filter((block) => block !== undefined).join('\n\n')}\n`
 }
 
-function fileTable({ store, broker, framework }: Parts): string {
-  const rows = [
-    ['src/domain/order.ts', 'the order, and the port for storing orders'],
-    ['src/application/messages.ts', 'the messages and their schemas'],
-    ['src/application/place-order.ts', 'the handler of a command'],
-    ['src/application/record-payment.ts', 'the handler of an event'],
-    ...Object.keys({ ...store.files, ...broker.files, ...framework.files }).map((path) => [
-      path,
-      descriptions[path] ?? `the adapter for ${broker.title}`,
-    ]),
-    ['src/main.ts', 'puts it together with `createService()`'],
-    ['test/handlers.test.ts', 'the handlers, with every message delivered twice'],
-  ]
+/** In a program with `createService()`. */
+const addHandler = 'write its handler beside the others, and add the handler to `handlers` in `src/main.ts`'
+
+function fileTable(parts: Parts): string {
+  const { store, broker, framework } = parts
+  const paths = Object.keys({ ...applicationFiles, ...store.files, ...broker.files, ...framework.files, ...programFiles(parts) })
+  const rows = paths.map((path) => [path, descriptions[path] ?? `the adapter for ${broker.title}`])
   return ['| file | |', '|---|---|', ...rows.map(([path, text]) => `| \`${path}\` | ${text} |`)].join('\n')
 }
 
 const descriptions: Readonly<Record<string, string>> = {
+  'src/domain/order.ts': 'the order, and the port for storing orders',
+  'src/application/messages.ts': 'the messages and their schemas',
+  'src/application/place-order.ts': 'the handler of a command',
+  'src/application/record-payment.ts': 'the handler of an event',
+  'src/application/order-handlers.ts': 'the handlers of a command and of an event',
+  'src/application/tokens.ts': 'the injection tokens of the ports',
+  'src/open-adapters.ts': 'opens the store and the broker, with the options of `AckordModule`',
+  'src/app.module.ts': 'puts it together with `AckordModule`',
+  'src/main.ts': 'starts the service',
+  'src/http/orders.controller.ts': '`POST /orders` and `GET /health`',
+  'test/handlers.test.ts': 'the handlers, with every message delivered twice',
+  'test/orders.controller.test.ts': 'the routes, without a store and a broker',
   'src/adapters/database.ts': 'opens the database and creates the tables',
   'src/adapters/tables.ts': 'the tables, for Drizzle',
   'src/adapters/postgres-orders.ts': 'the port on PostgreSQL',

@@ -16,8 +16,10 @@ ${send.open}
 const order = { id: \`o-\${randomUUID().slice(0, 8)}\`, total: 42 }
 
 async function send(message: Message, times: number) {
-  const copies = Array.from({ length: times }, () => marshal(message, jsonMarshaler))
-  await publishAll(publisher, ${send.destination}, copies)
+  // One after the other: over HTTP, a copy that arrives while the first one is being handled may be refused, to be sent again.
+  for (let sent = 0; sent < times; sent += 1) {
+    await publishAll(publisher, ${send.destination}, [marshal(message, jsonMarshaler)])
+  }
   console.log(\`sent      \${message.type} \${JSON.stringify(message.data)}\${times > 1 ? \`, \${times} times\` : ''}\`)
 }
 

@@ -122,7 +122,7 @@ describe('create-ackord', () => {
     ],
     ['shop --store oracle', "--store must be postgres, mysql, sqlite or redis, not 'oracle'."],
     ['shop --broker sqs', "--broker must be rabbitmq, nats, kafka, redis-streams or http, not 'sqs'."],
-    ['shop --framework nest', "--framework must be none, fastify or hono, not 'nest'."],
+    ['shop --framework nest', "--framework must be none, fastify, hono or nestjs, not 'nest'."],
     ['shop --store redis --client drizzle', '--client drizzle does not work with --store redis. Use redis or ioredis.'],
     ['shop --client drizzle', '--client needs --store'],
     ['shop other', "Only one directory can be given; there are 'shop' and 'other'."],

@@ -56,7 +56,10 @@ describe('the code of generated projects', () => {
       }
     }
     const formatter = { indentStyle: 'space', indentWidth: 2, lineWidth: 120 }
-    const javascript = { formatter: { quoteStyle: 'single', semicolons: 'asNeeded' } }
+    const javascript = {
+      formatter: { quoteStyle: 'single', semicolons: 'asNeeded' },
+      parser: { unsafeParameterDecoratorsEnabled: true },
+    }
     write(join(lintFolder, 'biome.json'), JSON.stringify({ formatter, javascript }))
     expect(written.size).toBeGreaterThan(100)
     expect(
@@ -70,6 +73,8 @@ describe('the code of generated projects', () => {
     const { compilerOptions } = JSON.parse(projects[0]?.files.get('tsconfig.json') ?? '')
     const options = {
       ...compilerOptions,
+      // Of the projects that have decorators; the others do not notice.
+      experimentalDecorators: true,
       // The sources of Ackord need no build, but a newer library of types than their consumers.
       customConditions: ['@ackord/source'],
       lib: ['es2023', 'es2024.string', 'esnext.disposable'],

@@ -5,6 +5,8 @@ import type { DeadLetterSummary } from '../../src/api/types.ts'
 import { Choice } from '../parts/choice.tsx'
 import { Empty, WhenLoaded } from '../parts/messages.tsx'
 import { PageHeading } from '../parts/page-heading.tsx'
+import { RouteLink } from '../parts/route-link.tsx'
+import { Instant } from '../parts/times.tsx'
 import { askReplay } from '../state/actions.ts'
 import { revision, useLoaded } from '../state/loaded.ts'
 import { goTo } from '../state/navigation.ts'
@@ -60,7 +62,7 @@ export function DeadLetters({ name }: { readonly name: string | undefined }): VN
                       : counted(count, 'dead letter')}
                   </span>
                   {may('rearm') && (
-                    <button type="button" onClick={() => askReplay(queue, undefined, count)}>
+                    <button type="button" onClick={() => askReplay(queue, undefined)}>
                       Replay all
                     </button>
                   )}
@@ -73,10 +75,10 @@ export function DeadLetters({ name }: { readonly name: string | undefined }): VN
                           <span class="hidden">Select</span>
                         </th>
                       )}
-                      <th scope="col">Position</th>
-                      <th scope="col">Message id</th>
+                      <th scope="col">Message</th>
                       <th scope="col">Type</th>
-                      <th scope="col">Origin</th>
+                      <th scope="col">Came from</th>
+                      <th scope="col">Rejected</th>
                       <th scope="col">Reason</th>
                       <th scope="col" class="number">
                         Size
@@ -85,7 +87,7 @@ export function DeadLetters({ name }: { readonly name: string | undefined }): VN
                   </thead>
                   <tbody>
                     {letters.map((letter) => (
-                      <Letter key={letter.position} letter={letter} selected={selected.value} toggle={toggle} />
+                      <Letter key={letter.position} queue={queue} letter={letter} selected={selected.value} toggle={toggle} />
                     ))}
                   </tbody>
                 </table>
@@ -93,7 +95,7 @@ export function DeadLetters({ name }: { readonly name: string | undefined }): VN
               {size > 0 && (
                 <section class="bulk" aria-label="Actions on the selected dead letters">
                   <span role="status">{counted(size, 'dead letter')} selected</span>
-                  <button type="button" class="primary" onClick={() => askReplay(queue, [...selected.value], size)}>
+                  <button type="button" class="primary" onClick={() => askReplay(queue, [...selected.value])}>
                     Replay {size}
                   </button>
                 </section>
@@ -107,35 +109,35 @@ export function DeadLetters({ name }: { readonly name: string | undefined }): VN
 }
 
 interface LetterProps {
+  readonly queue: string
   readonly letter: DeadLetterSummary
   readonly selected: ReadonlySet<string>
   readonly toggle: (id: string) => void
 }
 
-function Letter({ letter, selected, toggle }: LetterProps): VNode {
-  const { position, messageId, type, origin, reason, problem, size } = letter
+function Letter({ queue, letter, selected, toggle }: LetterProps): VNode {
+  const { id, position, messageId, type, origin, reason, problem, failedAt, size } = letter
+  const shownId = visibleText(messageId ?? position)
   return (
     <tr>
       {may('rearm') && (
         <td class="check">
-          {messageId !== undefined && (
-            <input
-              type="checkbox"
-              aria-label={`Select message ${visibleText(messageId)}`}
-              checked={selected.has(messageId)}
-              onChange={() => toggle(messageId)}
-            />
+          {/* By its position it could be another letter by then. */}
+          {id !== position && (
+            <input type="checkbox" aria-label={`Select message ${shownId}`} checked={selected.has(id)} onChange={() => toggle(id)} />
           )}
         </td>
       )}
-      <th scope="row" class="id">
-        {visibleText(position)}
+      <th scope="row">
+        <RouteLink to={{ page: 'dead-letter', name: queue, id }} class="cut id" title={shownId}>
+          {shownId}
+        </RouteLink>
       </th>
-      <td data-label="Message id" class="id">
-        {visibleText(messageId ?? '–')}
-      </td>
       <td data-label="Type">{visibleText(type ?? '–')}</td>
-      <td data-label="Origin">{visibleText(origin ?? '–')}</td>
+      <td data-label="Came from">{visibleText(origin ?? '–')}</td>
+      <td data-label="Rejected" class="time">
+        <Instant at={failedAt} store="" />
+      </td>
       <td data-label="Reason" class="error">
         {visibleText(reason ?? '–')}
         {problem !== undefined && <span class="last-error">{visibleText(problem)}</span>}

@@ -1,4 +1,5 @@
 import type { VNode } from 'preact'
+import { ConsumerTable } from '../parts/consumer-table.tsx'
 import { Empty, ErrorMessage } from '../parts/messages.tsx'
 import { PageHeading } from '../parts/page-heading.tsx'
 import { StoreCard } from '../parts/store-card.tsx'
@@ -6,7 +7,7 @@ import { connection, overview } from '../state/live-overview.ts'
 
 export function OverviewPage(): VNode {
   const { state, problem } = connection.value
-  const stores = overview.value?.stores
+  const { stores, consumers = [] } = overview.value ?? {}
   return (
     <>
       <PageHeading title="Overview" />
@@ -16,6 +17,7 @@ export function OverviewPage(): VNode {
       {stores?.map((store) => (
         <StoreCard key={store.store} overview={store} />
       ))}
+      {consumers.length > 0 && <ConsumerTable consumers={consumers} />}
     </>
   )
 }

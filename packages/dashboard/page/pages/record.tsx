@@ -10,7 +10,7 @@ import { RouteLink } from '../parts/route-link.tsx'
 import { StateBadge } from '../parts/state-badge.tsx'
 import { Instant } from '../parts/times.tsx'
 import { askDiscard, askPark, askPublishAgain, askRearm } from '../state/actions.ts'
-import { storePath } from '../state/api.ts'
+import { apiUrl, storePath } from '../state/api.ts'
 import { storeOverview } from '../state/live-overview.ts'
 import { useLoaded } from '../state/loaded.ts'
 import { may } from '../state/session.ts'
@@ -94,7 +94,11 @@ function Content({ store, record }: { readonly store: string; readonly record: R
       <div class="columns">
         <div>
           <Facts store={store} record={record} />
-          <PayloadView store={store} record={record} />
+          <PayloadView
+            payload={record.payload}
+            size={record.size}
+            download={apiUrl(storePath(store, `records/${encodeURIComponent(record.id)}/payload`))}
+          />
           <AttributeTable attributes={record.attributes} />
         </div>
         <div>
@@ -113,7 +117,9 @@ function Content({ store, record }: { readonly store: string; readonly record: R
               ))}
             </ol>
           </section>
-          {record.orderingKey !== undefined && <KeyRecords store={store} record={record} orderingKey={record.orderingKey} />}
+          {record.references.orderingKey !== undefined && (
+            <KeyRecords store={store} record={record} orderingKey={record.references.orderingKey} />
+          )}
         </div>
       </div>
     </>

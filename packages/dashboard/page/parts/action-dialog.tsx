@@ -26,13 +26,12 @@ export function ActionDialog({ action, onJob }: ActionDialogProps): VNode {
   const job = jobs.value.find(({ id }) => id === jobId.value)
   const problem = action.problem?.value
   const isEmpty = preview.value?.count === 0 && !action.withoutRecords
-  const canStart =
-    !starting.value && reason.value.trim() !== '' && problem === undefined && (action.preview === undefined || preview.value !== undefined)
+  const canStart = !starting.value && reason.value.trim() !== '' && problem === undefined && preview.value !== undefined
 
   useEffect(() => {
     dialog.current?.showModal()
     action
-      .preview?.()
+      .preview()
       .then((counts) => {
         preview.value = counts
       })
@@ -108,9 +107,9 @@ export function ActionDialog({ action, onJob }: ActionDialogProps): VNode {
   )
 }
 
-function explanation({ preview, explain, withoutRecords }: PendingAction, counts: Preview | undefined, error: string | undefined): string {
-  if (preview === undefined) return explain('')
-  if (counts === undefined) return error === undefined ? 'Counting the records…' : ''
-  if (counts.count === 0 && !withoutRecords) return 'No record would be changed.'
-  return explain(counted(counts.count, 'record', counts.capped))
+function explanation(action: PendingAction, counts: Preview | undefined, error: string | undefined): string {
+  const { explain, noun = 'record', withoutRecords } = action
+  if (counts === undefined) return error === undefined ? `Counting the ${noun}s…` : ''
+  if (counts.count === 0 && !withoutRecords) return `No ${noun} would be changed.`
+  return explain(counted(counts.count, noun, counts.capped))
 }

@@ -8,7 +8,8 @@ import { clockTime } from '../text/times.ts'
 
 interface ChartSeries {
   readonly label: string
-  readonly values: readonly number[]
+  /** `null`: unknown. */
+  readonly values: readonly (number | null)[]
   readonly kind: 'bars' | 'line' | 'area'
   /** A custom property of the style sheet. */
   readonly colour: string
@@ -36,7 +37,7 @@ export function Chart({ title, at, series, from, to, empty }: ChartProps): VNode
   const cursor = useSignal<number | undefined>(undefined)
   const darkened = useSignal(0)
   const data = [at.map((instant) => instant / 1000), ...series.map(({ values }) => [...values])] as uPlot.AlignedData
-  const isEmpty = series.every(({ values }) => values.every((value) => value === 0))
+  const isEmpty = series.every(({ values }) => values.every((value) => value === 0 || value === null))
 
   useEffect(() => {
     const scheme = matchMedia('(prefers-color-scheme: dark)')
@@ -70,7 +71,7 @@ export function Chart({ title, at, series, from, to, empty }: ChartProps): VNode
   const shownAt = useComputed(() => cursor.value)
   const index = Math.min(shownAt.value ?? at.length - 1, at.length - 1)
   const instant = at[index]
-  const values = series.map(({ label, values }) => `${label} ${wholeNumber(values[index] ?? 0)}`)
+  const values = series.map(({ label, values }) => `${label} ${valueText(values[index])}`)
   return (
     <figure class="chart">
       <figcaption>
@@ -78,7 +79,7 @@ export function Chart({ title, at, series, from, to, empty }: ChartProps): VNode
         <ul class="legend">
           {series.map(({ label, values, colour }) => (
             <li key={label} class={`key ${colour}`}>
-              {label} <b>{wholeNumber(values[index] ?? 0)}</b>
+              {label} <b>{valueText(values[index])}</b>
             </li>
           ))}
           {instant !== undefined && <li class="muted">{shownAt.value === undefined ? 'latest' : clockTime(instant)}</li>}
@@ -88,6 +89,10 @@ export function Chart({ title, at, series, from, to, empty }: ChartProps): VNode
       {isEmpty && <p class="chart-empty">{empty}</p>}
     </figure>
   )
+}
+
+function valueText(value: number | null | undefined): string {
+  return value === null || value === undefined ? '–' : wholeNumber(value)
 }
 
 function chartOptions(

@@ -24,7 +24,7 @@ export function FilterChips({ store, query }: { readonly store: string; readonly
     <ul class="chips" aria-label="Filters in effect">
       {names.map((name) => {
         const value = query[name] ?? ''
-        const text = visibleText(typeof value === 'number' ? duration(value) : value)
+        const text = typeof value === 'number' ? duration(value) : shownValue(value)
         return (
           <li key={name} class="chip">
             <span>
@@ -44,4 +44,9 @@ export function FilterChips({ store, query }: { readonly store: string; readonly
       )}
     </ul>
   )
+}
+
+/** A value that the server has redacted is an opaque text. */
+function shownValue(value: string): string {
+  return value.startsWith('redacted:') ? 'redacted' : visibleText(value)
 }

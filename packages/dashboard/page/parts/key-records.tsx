@@ -11,6 +11,7 @@ import { Instant } from './times.tsx'
 interface KeyRecordsProps {
   readonly store: string
   readonly record: RecordDetail
+  /** What to filter by. */
   readonly orderingKey: string
 }
 
@@ -28,7 +29,7 @@ export function KeyRecords({ store, record, orderingKey }: KeyRecordsProps): VNo
   return (
     <section class="card" aria-labelledby="key-title">
       <h2 id="key-title">
-        Key <span class="id">{visibleText(orderingKey)}</span>
+        Key <span class="id">{visibleText(record.orderingKey ?? '')}</span>
       </h2>
       {record.state !== 'published' && (
         <>

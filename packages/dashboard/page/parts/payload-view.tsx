@@ -1,7 +1,6 @@
 import { useSignal } from '@preact/signals'
 import type { ComponentChildren, VNode } from 'preact'
-import type { Payload, RecordDetail } from '../../src/api/types.ts'
-import { apiUrl, storePath } from '../state/api.ts'
+import type { Payload } from '../../src/api/types.ts'
 import { may } from '../state/session.ts'
 import { fromBase64, hexLines } from '../text/hex-text.ts'
 import { indentJson } from '../text/json-text.ts'
@@ -14,8 +13,15 @@ type Form = 'json' | 'text' | 'hex'
 /** Characters of a payload that is shown as a whole at once. */
 const maxOpenLength = 3000
 
-export function PayloadView({ store, record }: { readonly store: string; readonly record: RecordDetail }): VNode {
-  const { payload, id, size } = record
+interface PayloadViewProps {
+  readonly payload: Payload | undefined
+  /** Bytes of the whole payload. */
+  readonly size: number
+  /** The address of its bytes. Default: it cannot be downloaded. */
+  readonly download?: string
+}
+
+export function PayloadView({ payload, size, download }: PayloadViewProps): VNode {
   const form = useSignal<Form | undefined>(undefined)
   const open = useSignal(false)
   const shown = form.value ?? (payload?.kind === 'binary' ? 'hex' : payload?.kind) ?? 'text'
@@ -35,9 +41,11 @@ export function PayloadView({ store, record }: { readonly store: string; readonl
                 form.value = value as Form
               }}
             />
-            <a class="button small" href={apiUrl(storePath(store, `records/${encodeURIComponent(id)}/payload`))} download>
-              Download
-            </a>
+            {download !== undefined && (
+              <a class="button small" href={download} download>
+                Download
+              </a>
+            )}
           </div>
         )}
       </header>

@@ -8,8 +8,7 @@ import { RouteLink } from './route-link.tsx'
 import { Instant } from './times.tsx'
 
 export function Facts({ store, record }: { readonly store: string; readonly record: RecordDetail }): VNode {
-  const { destination, messageId, type, orderingKey, cause, contentType, traceId } = record
-  const trace = traceLink(session.value?.traceUrl, traceId)
+  const { destination, messageId, type, orderingKey, cause, contentType, traceId, references } = record
   return (
     <section class="card" aria-label="Facts">
       <dl class="facts">
@@ -17,22 +16,28 @@ export function Facts({ store, record }: { readonly store: string; readonly reco
           <RouteLink to={{ page: 'records', store, query: { destination } }}>{visibleText(destination)}</RouteLink>
         </Fact>
         <Fact name="Type">
-          {type !== undefined && <RouteLink to={{ page: 'records', store, query: { type } }}>{visibleText(type)}</RouteLink>}
+          {type !== undefined && (
+            <RouteLink to={{ page: 'records', store, query: { type: references.type } }}>{visibleText(type)}</RouteLink>
+          )}
         </Fact>
         <Fact name="Message id">
           {messageId !== undefined && (
-            <RouteLink class="id" to={{ page: 'records', store, query: { messageId } }}>
+            <RouteLink class="id" to={{ page: 'records', store, query: { messageId: references.messageId } }}>
               {visibleText(messageId)}
             </RouteLink>
           )}
         </Fact>
         <Fact name="Key">
           {orderingKey !== undefined && (
-            <RouteLink to={{ page: 'records', store, query: { orderingKey } }}>{visibleText(orderingKey)}</RouteLink>
+            <RouteLink to={{ page: 'records', store, query: { orderingKey: references.orderingKey } }}>
+              {visibleText(orderingKey)}
+            </RouteLink>
           )}
         </Fact>
         <Fact name="Cause">
-          {cause !== undefined && <RouteLink to={{ page: 'records', store, query: { cause } }}>{visibleText(cause)}</RouteLink>}
+          {cause !== undefined && (
+            <RouteLink to={{ page: 'records', store, query: { cause: references.cause } }}>{visibleText(cause)}</RouteLink>
+          )}
         </Fact>
         <Fact name="Attempts">{record.attempts}</Fact>
         <Fact name="Stored">
@@ -46,22 +51,25 @@ export function Facts({ store, record }: { readonly store: string; readonly reco
         <Fact name="Published">{record.publishedAt !== undefined && <Instant at={record.publishedAt} store={store} />}</Fact>
         <Fact name="Content type">{contentType !== undefined && visibleText(contentType)}</Fact>
         <Fact name="Size">{bytes(record.size)}</Fact>
-        <Fact name="Trace">
-          {trace !== undefined ? (
-            <a class="id" href={trace} target="_blank" rel="noopener noreferrer">
-              {visibleText(traceId ?? '')}
-            </a>
-          ) : (
-            traceId !== undefined && <span class="id">{visibleText(traceId)}</span>
-          )}
-        </Fact>
+        <Fact name="Trace">{traceId !== undefined && <TraceLink traceId={traceId} />}</Fact>
       </dl>
     </section>
   )
 }
 
+/** The id of a trace, with a link if the dashboard knows where traces are. */
+export function TraceLink({ traceId }: { readonly traceId: string }): VNode {
+  const trace = traceLink(session.value?.traceUrl, traceId)
+  if (trace === undefined) return <span class="id">{visibleText(traceId)}</span>
+  return (
+    <a class="id" href={trace} target="_blank" rel="noopener noreferrer">
+      {visibleText(traceId)}
+    </a>
+  )
+}
+
 /** A fact without a value is omitted. */
-function Fact({ name, children }: { readonly name: string; readonly children: ComponentChildren }): VNode | null {
+export function Fact({ name, children }: { readonly name: string; readonly children: ComponentChildren }): VNode | null {
   if (children === false) return null
   return (
     <div>

@@ -1,6 +1,6 @@
 import { useSignal } from '@preact/signals'
 import type { VNode } from 'preact'
-import type { OutboxGroups, RecordQuery } from '../../src/api/types.ts'
+import type { RecordGroups as Groups, RecordQuery } from '../../src/api/types.ts'
 import { storePath } from '../state/api.ts'
 import { useLoaded } from '../state/loaded.ts'
 import { filterOf, formatRecordQuery } from '../state/record-query.ts'
@@ -21,7 +21,7 @@ export function RecordGroups({ store, query }: { readonly store: string; readonl
   const all = useSignal(false)
   const field = fieldOf[by.value]
   const filter = formatRecordQuery({ ...filterOf(query), [field]: undefined }).replace('?', '&')
-  const { data, error } = useLoaded<OutboxGroups>(storePath(store, `groups?by=${by.value}${filter}`))
+  const { data, error } = useLoaded<Groups>(storePath(store, `groups?by=${by.value}${filter}`))
   const groups = data?.groups ?? []
   const shown = all.value ? groups : groups.slice(0, shownAtFirst)
   const max = Math.max(1, ...groups.map(({ count }) => count))
@@ -45,12 +45,12 @@ export function RecordGroups({ store, query }: { readonly store: string; readonl
       {error !== undefined && <ErrorMessage text={error} />}
       {data !== undefined && groups.length === 0 && <p class="muted">{by.value === 'failure' ? 'No failures.' : 'No such records.'}</p>}
       <ol>
-        {shown.map(({ name, count, first, last }) => (
-          <li key={name}>
+        {shown.map(({ name, reference, count, first, last }) => (
+          <li key={reference}>
             <span class="number count-of">{wholeNumber(count)} ×</span>
             <RouteLink
-              to={{ page: 'records', store, query: { ...query, [field]: name, after: undefined } }}
-              current={query[field] === name ? 'true' : undefined}
+              to={{ page: 'records', store, query: { ...query, [field]: reference, after: undefined } }}
+              current={query[field] === reference ? 'true' : undefined}
             >
               {visibleText(name)}
             </RouteLink>

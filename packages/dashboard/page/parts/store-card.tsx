@@ -1,6 +1,6 @@
 import type { VNode } from 'preact'
 import type { DestinationOverview, OutboxState, StoreOverview } from '../../src/api/types.ts'
-import { ratesPerMinute } from '../state/rates.ts'
+import { ratesPerMinute, storedPerMinute } from '../state/rates.ts'
 import { states } from '../state/record-query.ts'
 import { atLeast, counted, wholeNumber } from '../text/numbers.ts'
 import { visibleText } from '../text/visible-text.ts'
@@ -16,6 +16,7 @@ const shownTime = 30 * 60_000
 export function StoreCard({ overview }: { readonly overview: StoreOverview }): VNode {
   const { store, at, error, destinations, relays } = overview
   const rates = ratesPerMinute(overview.rates, at)
+  const stored = storedPerMinute(rates, overview.backlog)
   const id = `store-${store}`
   return (
     <section class="card" aria-labelledby={id}>
@@ -26,7 +27,7 @@ export function StoreCard({ overview }: { readonly overview: StoreOverview }): V
         </span>
       </header>
       {error !== undefined && <ErrorMessage text={`The store cannot be read; these are its last known figures. ${error}`} />}
-      <Figures overview={overview} published={rates.published.at(-1) ?? 0} />
+      <Figures overview={overview} stored={stored.at(-1) ?? undefined} published={rates.published.at(-1) ?? 0} />
       <div class="charts">
         <Chart
           title="Per minute"
@@ -35,6 +36,7 @@ export function StoreCard({ overview }: { readonly overview: StoreOverview }): V
           to={at}
           empty="Nothing was published in the last 30 minutes."
           series={[
+            { label: 'Stored (estimate)', values: stored, kind: 'line', colour: 'ready' },
             { label: 'Published', values: rates.published, kind: 'bars', colour: 'accent-chart' },
             { label: 'Failed', values: rates.failed, kind: 'line', colour: 'waiting' },
             { label: 'Parked', values: rates.parked, kind: 'line', colour: 'parked' },
@@ -58,25 +60,26 @@ export function StoreCard({ overview }: { readonly overview: StoreOverview }): V
       {overview.omittedDestinations !== undefined && overview.omittedDestinations > 0 && (
         <p class="muted">{counted(overview.omittedDestinations, 'destination')} with fewer records are not shown.</p>
       )}
-      <h3>
-        Relays <span class="count">{relays.length}</span>
-      </h3>
-      {relays.length > 0 && <RelayTable relays={relays} />}
-      {relays.length === 0 && (relaysAreKnown(overview) ? <NoRelays /> : <p class="muted pending">Loading…</p>)}
+      <h3>Relays {relays !== undefined && <span class="count">{relays.length}</span>}</h3>
+      {relays === undefined && <p class="muted pending">Loading…</p>}
+      {relays?.length === 0 && <NoRelays />}
+      {relays !== undefined && relays.length > 0 && <RelayTable relays={relays} />}
     </section>
   )
-}
-
-/** The server reads one part of a store every two seconds, the number of records first. */
-function relaysAreKnown({ at, backlog }: StoreOverview): boolean {
-  return at - (backlog[0]?.at ?? at) >= 10_000
 }
 
 function NoRelays(): VNode {
   return <p class="message warn">No relay has reported in the last half minute. Records are not published until one runs.</p>
 }
 
-function Figures({ overview, published }: { readonly overview: StoreOverview; readonly published: number }): VNode {
+interface FiguresProps {
+  readonly overview: StoreOverview
+  /** Per minute. `undefined`: unknown. */
+  readonly stored: number | undefined
+  readonly published: number
+}
+
+function Figures({ overview, stored, published }: FiguresProps): VNode {
   const { store, destinations, oldestAge } = overview
   return (
     <dl class="figures">
@@ -97,6 +100,10 @@ function Figures({ overview, published }: { readonly overview: StoreOverview; re
           </div>
         )
       })}
+      <div class="figure" title="An estimate: what was published, and by how much the number of unpublished records grew">
+        <dt>Stored/min</dt>
+        <dd>{stored === undefined ? '–' : `≈ ${wholeNumber(stored)}`}</dd>
+      </div>
       <div class="figure">
         <dt>Published/min</dt>
         <dd>{wholeNumber(published)}</dd>

@@ -48,7 +48,7 @@ function pages(): readonly { readonly text: string; readonly to: Route }[] {
 
 function isCurrent({ page }: Route): boolean {
   const current = route.value.page
-  return page === current || (page === 'records' && current === 'record')
+  return page === current || `${current}s` === page
 }
 
 const connectionTexts = { connecting: 'Connecting', live: 'Live', polling: 'Polling', lost: 'Disconnected' }

@@ -1,9 +1,9 @@
 import { type ReadonlySignal, signal } from '@preact/signals'
 import type { ComponentChildren } from 'preact'
-import type { ActionRequest, Chosen, Job, Preview } from '../../src/api/types.ts'
+import type { ActionRequest, Chosen, Job, Preview, ReplayPreview } from '../../src/api/types.ts'
 import { counted } from '../text/numbers.ts'
 import { visibleText } from '../text/visible-text.ts'
-import { postJson, storePath } from './api.ts'
+import { letterPath, postJson, storePath } from './api.ts'
 
 /** An action that waits in the dialog for a reason and a confirmation. */
 export interface PendingAction {
@@ -12,7 +12,9 @@ export interface PendingAction {
   readonly verb: string
   readonly danger?: boolean
   /** Asked when the dialog opens. */
-  readonly preview?: () => Promise<Preview>
+  readonly preview: () => Promise<Preview>
+  /** What it counts. Default: records. */
+  readonly noun?: string
   /** What the action does, for the records that the preview counted. */
   readonly explain: (records: string) => string
   /** Whether it has a purpose although it concerns no record now. Default: false. */
@@ -81,11 +83,29 @@ export function askResume(store: string, destination: string): void {
   })
 }
 
-export function askReplay(name: string, messageIds: readonly string[] | undefined, count: number): void {
+/** `ids`: `undefined` for all letters. */
+export function askReplay(name: string, ids: readonly string[] | undefined): void {
+  let found: ReplayPreview | undefined
   pendingAction.value = {
     title: 'Replay dead letters',
     verb: 'Replay',
-    explain: () => `This sends ${counted(count, 'dead letter')} back to where they came from. Consumers handle them again.`,
-    start: (reason) => postJson<Job>(`dead-letters/${encodeURIComponent(name)}/replay`, { messageIds, reason }),
+    noun: 'dead letter',
+    async preview() {
+      found = await postJson<ReplayPreview>(letterPath(name, 'preview'), { ids, reason: 'Preview' })
+      return found
+    },
+    explain: (letters) => `${replayText(letters, found)} Consumers handle them again.`,
+    start: (reason) => postJson<Job>(letterPath(name, 'replay'), { ids, reason }),
   }
+}
+
+/** At most this many destinations are named. */
+const namedDestinations = 3
+
+function replayText(letters: string, found: ReplayPreview | undefined): string {
+  const { destinations = [], skipped = 0, capped = false } = found ?? {}
+  const named = destinations.slice(0, namedDestinations).map(visibleText).join(', ')
+  const others = destinations.length > namedDestinations ? ` and ${destinations.length - namedDestinations} other destinations` : ''
+  const staying = skipped === 0 ? '' : ` ${counted(skipped, 'dead letter')} cannot be replayed and ${skipped === 1 ? 'stays' : 'stay'}.`
+  return `This sends ${capped ? 'more than ' : ''}${letters} back to ${named}${others}.${staying}`
 }

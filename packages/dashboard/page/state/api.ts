@@ -20,6 +20,10 @@ export function storePath(store: string, rest: string): string {
   return `stores/${encodeURIComponent(store)}/${rest}`
 }
 
+export function letterPath(name: string, rest: string): string {
+  return `dead-letters/${encodeURIComponent(name)}/${rest}`
+}
+
 export async function getJson<T>(path: string, signal?: AbortSignal): Promise<T> {
   return await request<T>(path, { signal: signal ?? null })
 }

@@ -16,7 +16,7 @@ export function storeOverview(store: string): StoreOverview | undefined {
   return overview.value?.stores.find((each) => each.store === store)
 }
 
-/** How far the clock of a store is ahead of the browser's. */
+/** How far the clock of the server, which is near that of its stores, is ahead of the browser's. */
 const clockOffsets = new Map<string, number>()
 
 /** The present by the clock of a store. */

@@ -1,4 +1,4 @@
-import type { OutboxRate } from '../../src/api/types.ts'
+import type { BacklogPoint, OutboxRate } from '../../src/api/types.ts'
 
 /** Columns of a chart: `at` is the start of each minute, in milliseconds since the epoch. */
 export interface RatesPerMinute {
@@ -37,4 +37,28 @@ export function ratesPerMinute(rates: readonly OutboxRate[], now: number, minute
     failed: rounded(sums.failed),
     parked: rounded(sums.parked),
   }
+}
+
+/** Two points further apart than this, in milliseconds, say nothing about the time between them. */
+const maxGap = 2 * minute
+
+/**
+ * About how many records were stored in each minute: those that were published, and those by which the number of unpublished records grew. Records that operators discard
+ * count as less. `null` where the number is unknown: nobody was looking, or there were too many records to count.
+ */
+export function storedPerMinute({ at, published }: RatesPerMinute, backlog: readonly BacklogPoint[]): readonly (number | null)[] {
+  return at.map((start, index) => {
+    const [before, after] = [unpublishedAt(backlog, start), unpublishedAt(backlog, start + minute)]
+    if (before === undefined || after === undefined) return null
+    return Math.max(0, Math.round((published[index] ?? 0) + after - before))
+  })
+}
+
+/** On the line between the two points around the instant. */
+function unpublishedAt(backlog: readonly BacklogPoint[], instant: number): number | undefined {
+  const after = backlog.findIndex(({ at }) => at >= instant)
+  const [one, other] = [backlog[after - 1], backlog[after]]
+  if (other?.at === instant) return other.unpublished
+  if (one?.unpublished === undefined || other?.unpublished === undefined || other.at - one.at > maxGap) return undefined
+  return one.unpublished + ((other.unpublished - one.unpublished) * (instant - one.at)) / (other.at - one.at)
 }

@@ -14,6 +14,7 @@ export type Route =
       readonly source?: string | undefined
     }
   | { readonly page: 'dead-letters'; readonly name?: string | undefined }
+  | { readonly page: 'dead-letter'; readonly name: string; readonly id: string }
   | { readonly page: 'audit'; readonly store?: string | undefined }
   | { readonly page: 'doctor' }
   | { readonly page: 'unknown' }
@@ -31,6 +32,7 @@ export function parseRoute(hash: string): Route {
     if (parts.length === 3) return { page: 'records', store, query: parseRecordQuery(search) }
     if (parts.length === 4 && id) return { page: 'record', store, id }
   }
+  if (first === 'dead-letters' && store && third && parts.length === 3) return { page: 'dead-letter', name: store, id: third }
   if (parts.length > 1) return { page: 'unknown' }
   if (first === '') return { page: 'overview' }
   if (first === 'inbox')
@@ -53,6 +55,8 @@ export function formatRoute(route: Route): string {
     }
     case 'dead-letters':
       return `#/dead-letters${queryString({ name: route.name })}`
+    case 'dead-letter':
+      return `#/dead-letters/${encodeURIComponent(route.name)}/${encodeURIComponent(route.id)}`
     case 'audit':
       return `#/audit${queryString({ store: route.store })}`
     case 'doctor':

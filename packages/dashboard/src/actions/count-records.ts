@@ -4,7 +4,7 @@ import type { Preview } from '../api/types.ts'
 
 /** Where counting stops. */
 const maxCount = 10_000
-/** Records of one call of `list`: it returns them with their payloads. */
+/** Records of one call of `list`. */
 export const pageSize = 500
 /** Calls of `get` at the same time: an application needs its connections itself. */
 const concurrency = 4
@@ -49,7 +49,7 @@ export async function countMatching(admin: OutboxAdmin, filter: OutboxFilter): P
   let count = 0
   let after: string | undefined
   do {
-    const page = await admin.list(filter, { limit: pageSize, after })
+    const page = await admin.list(filter, { limit: pageSize, after, payloads: false })
     count += page.records.length
     after = page.next
   } while (after !== undefined && count < maxCount)

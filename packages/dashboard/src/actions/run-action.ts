@@ -46,7 +46,7 @@ async function change(
   progress.total = capped ? undefined : count
   let after: string | undefined
   do {
-    const page = await admin.list(which.filter, { limit: pageSize, after })
+    const page = await admin.list(which.filter, { limit: pageSize, after, payloads: false })
     if (progress.signal.aborted) return
     if (page.records.length > 0) progress.count += await changeIds(page.records.map(({ id }) => id))
     after = page.next

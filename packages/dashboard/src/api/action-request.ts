@@ -4,7 +4,7 @@ import type { ChosenRecords, OutboxEdit } from '@ackord/outbox'
 import { invalid } from '../http/api-failure.ts'
 import { decodePayload } from './payload.ts'
 import { type Fields, optional, readChoice, readFields, readNumber, readText, readTexts } from './read-input.ts'
-import { maxIdLength, readFilter } from './record-query.ts'
+import { maxIdLength, maxReferenceLength, type Resolve, readFilter } from './record-query.ts'
 
 /** An `ActionRequest` that was checked, in the terms of a store. */
 export type Action = { readonly reason: string } & (
@@ -33,7 +33,7 @@ const actionFields = {
   resume: ['destination'],
 } as const
 
-export function readAction(body: unknown): Action {
+export function readAction(body: unknown, resolve: Resolve): Action {
   const kinds = Object.keys(actionFields) as (keyof typeof actionFields)[]
   const kind = readChoice((body as Fields | null)?.['action'], 'action', kinds)
   const fields = readFields(body, 'The action', ['action', 'reason', ...actionFields[kind]])
@@ -42,13 +42,13 @@ export function readAction(body: unknown): Action {
   switch (kind) {
     case 'rearm': {
       const state = optional(fields['state'], (value) => readChoice(value, 'state', ['parked', 'published'] as const)) ?? 'parked'
-      const which = readChosen(fields['which'], state)
+      const which = readChosen(fields['which'], state, resolve)
       return { action: kind, reason, which, state, edit: optional(fields['edit'], (value) => readEdit(value, which)) }
     }
     case 'discard':
-      return { action: kind, reason, which: readChosen(fields['which'], 'parked') }
+      return { action: kind, reason, which: readChosen(fields['which'], 'parked', resolve) }
     case 'park':
-      return { action: kind, reason, which: { ids: readIds(readFields(fields['which'], 'which', ['ids'])['ids'], 'ids') } }
+      return { action: kind, reason, which: { ids: readIds(readFields(fields['which'], 'which', ['ids'])['ids']) } }
     case 'pause': {
       const duration = optional(fields['duration'], (value) => readNumber(value, 'duration', { min: 1, max: maxDuration }))
       return { action: kind, reason, destination: destination(), duration }
@@ -59,29 +59,30 @@ export function readAction(body: unknown): Action {
 }
 
 export interface Replay {
-  readonly messageIds: readonly string[] | undefined
+  readonly ids: readonly string[] | undefined
   readonly reason: string
 }
 
-export function readReplay(body: unknown): Replay {
-  const fields = readFields(body, 'The request', ['messageIds', 'reason'])
-  return { messageIds: optional(fields['messageIds'], (value) => readIds(value, 'messageIds')), reason: readReason(fields['reason']) }
+export function readReplay(body: unknown, resolve: Resolve): Replay {
+  const fields = readFields(body, 'The request', ['ids', 'reason'])
+  const ids = optional(fields['ids'], (value) => readTexts(value, 'ids', { count: maxIds, length: maxReferenceLength }).map(resolve))
+  return { ids, reason: readReason(fields['reason']) }
 }
 
 function readReason(value: unknown): string {
   return readText(typeof value === 'string' ? value.trim() : value, 'reason', maxReasonLength)
 }
 
-function readIds(value: unknown, name: string): readonly string[] {
-  return readTexts(value, name, { count: maxIds, length: maxIdLength })
+function readIds(value: unknown): readonly string[] {
+  return readTexts(value, 'ids', { count: maxIds, length: maxIdLength })
 }
 
 /** A filter chooses only records in the state that the action changes. */
-function readChosen(value: unknown, state: 'parked' | 'published'): ChosenRecords {
+function readChosen(value: unknown, state: 'parked' | 'published', resolve: Resolve): ChosenRecords {
   const fields = readFields(value, 'which', ['ids', 'filter'])
   if ((fields['ids'] === undefined) === (fields['filter'] === undefined)) throw invalid('which must have either ids or a filter.')
-  if (fields['ids'] !== undefined) return { ids: readIds(fields['ids'], 'ids') }
-  const filter = readFilter(fields['filter'])
+  if (fields['ids'] !== undefined) return { ids: readIds(fields['ids']) }
+  const filter = readFilter(fields['filter'], resolve)
   if (filter.state !== undefined && filter.state !== state)
     throw invalid(`The action changes records that are ${state}; the filter chooses records that are ${filter.state}.`)
   return { filter: { ...filter, state } }

@@ -4,6 +4,8 @@ import { type Fields, optional, readChoice, readFields, readNumber, readText } f
 
 export const maxIdLength = 1000
 const maxTextLength = 2000
+/** A text that is encrypted is longer. */
+export const maxReferenceLength = 4000
 /** A hundred years. */
 const maxAgeLimit = 100 * 365 * 24 * 60 * 60 * 1000
 const defaultLimit = 50
@@ -14,12 +16,15 @@ const texts = ['destination', 'type', 'orderingKey', 'messageId', 'cause', 'erro
 const ages = ['minAge', 'maxAge'] as const
 const filterFields: readonly string[] = ['state', ...texts, ...ages]
 
+/** Returns the text that a reference stands for; see `SealedTexts`. */
+export type Resolve = (reference: string) => string
+
 /** The filter of an action. */
-export function readFilter(value: unknown): OutboxFilter {
-  return filterOf(readFields(value, 'filter', filterFields))
+export function readFilter(value: unknown, resolve: Resolve): OutboxFilter {
+  return filterOf(readFields(value, 'filter', filterFields), resolve)
 }
 
-function filterOf(fields: Fields): OutboxFilter {
+function filterOf(fields: Fields, resolve: Resolve): OutboxFilter {
   const filter: Record<string, string | number> = {}
   const add = (name: string, value: string | number | undefined) => {
     if (value !== undefined) filter[name] = value
@@ -31,7 +36,7 @@ function filterOf(fields: Fields): OutboxFilter {
   for (const name of texts)
     add(
       name,
-      optional(fields[name], (value) => readText(value, name, maxTextLength)),
+      optional(fields[name], (value) => readText(resolve(readText(value, name, maxReferenceLength)), name, maxTextLength)),
     )
   for (const name of ages)
     add(
@@ -49,10 +54,10 @@ export interface ReadRecordQuery {
 }
 
 /** The query of a list. Empty parameters count as missing. */
-export function readRecordQuery(parameters: URLSearchParams): ReadRecordQuery {
+export function readRecordQuery(parameters: URLSearchParams, resolve: Resolve): ReadRecordQuery {
   const fields = readFields(fieldsOf(parameters), 'The query', [...filterFields, 'id', 'after', 'limit'])
   return {
-    filter: filterOf(fields),
+    filter: filterOf(fields, resolve),
     id: optional(fields['id'], (value) => readText(value, 'id', maxIdLength)),
     after: optional(fields['after'], (value) => readText(value, 'after', maxTextLength)),
     limit: optional(fields['limit'], (value) => readNumber(value, 'limit', { min: 1, max: maxLimit })) ?? defaultLimit,

@@ -1,8 +1,10 @@
-import { type Attributes, Message } from '@ackord/core'
+import { type Attributes, Message, type RawMessage } from '@ackord/core'
 import type { OutboxGroup, OutboxGroups, OutboxRecord, RecordFailure } from '@ackord/outbox'
 import { showPayload, toBase64 } from './payload.ts'
+import { recordLike } from './record-like.ts'
 import { notRedacted, type Redactor, type VisibleRecord } from './redactor.ts'
-import type { RecordDetail, RecordSummary } from './types.ts'
+import type { SealedTexts } from './sealed-texts.ts'
+import type { RecordDetail, RecordGroups, RecordSummary } from './types.ts'
 
 /** Characters of an error in a list. */
 const maxShortError = 300
@@ -10,9 +12,16 @@ const maxShortError = 300
 /** Records, errors and groups in the form of the API, after `redact`. */
 export class RecordView {
   readonly #redactor: Redactor
+  readonly #sealed: SealedTexts
 
-  constructor(redactor: Redactor) {
+  constructor(redactor: Redactor, sealed: SealedTexts) {
     this.#redactor = redactor
+    this.#sealed = sealed
+  }
+
+  /** Whether a list must have the payloads of its records: `redact` may look at them. */
+  get needsPayloads(): boolean {
+    return this.#redactor.isActive
   }
 
   summary(record: OutboxRecord): RecordSummary {
@@ -26,9 +35,12 @@ export class RecordView {
   ): RecordDetail {
     const shown = this.#redactor.show(record)
     const { message, lastError } = shown
+    const summary = summaryOf(shown)
     return {
-      ...summaryOf(shown),
+      ...summary,
       lastError,
+      size: shown.size,
+      references: this.#referencesOf(record, summary),
       attributes: attributesOf(message?.attributes ?? {}),
       contentType: message?.dataContentType,
       payload: parts.payload && message !== undefined ? showPayload(message.data, message.dataContentType) : undefined,
@@ -50,16 +62,35 @@ export class RecordView {
   }
 
   /** The names of groups are from records, too: causes are made from errors, and types are attributes. */
-  groups(by: 'failure' | 'type' | 'destination', { groups, complete }: OutboxGroups): OutboxGroups {
-    if (by === 'destination') return { groups, complete }
-    const nameOf = ({ name }: OutboxGroup): string =>
-      by === 'failure' ? this.#redactor.showError(recordLike({}), name) : (this.summary(recordLike({ type: name })).type ?? notRedacted)
-    return { groups: groups.map((group) => ({ ...group, name: nameOf(group) })), complete }
+  groups(by: 'failure' | 'type' | 'destination', { groups, complete }: OutboxGroups): RecordGroups {
+    const nameOf = ({ name }: OutboxGroup): string => {
+      if (by === 'destination') return name
+      return by === 'failure'
+        ? this.#redactor.showError(recordLike(emptyMessage({})), name)
+        : (this.summary(recordLike(emptyMessage({ type: name }))).type ?? notRedacted)
+    }
+    const shown = groups.map((group) => {
+      const name = nameOf(group)
+      return { ...group, name, reference: this.#sealed.referenceTo(group.name, name) }
+    })
+    return { groups: shown, complete }
+  }
+
+  #referencesOf(record: OutboxRecord, shown: RecordSummary): RecordDetail['references'] {
+    const stored = summaryOf(record)
+    const references: Partial<Record<(typeof referenced)[number], string>> = {}
+    for (const name of referenced) {
+      const [text, visible] = [stored[name], shown[name]]
+      if (text !== undefined && visible !== undefined) references[name] = this.#sealed.referenceTo(text, visible)
+    }
+    return references
   }
 }
 
-function summaryOf({ message, ...record }: VisibleRecord): RecordSummary {
-  const { id, state, destination, attempts, createdAt, availableAt, leasedUntil, publishedAt, parkedAt, lastError, cause, size } = record
+const referenced = ['type', 'messageId', 'orderingKey', 'cause'] as const
+
+function summaryOf({ message, ...record }: Omit<VisibleRecord, 'size'>): RecordSummary {
+  const { id, state, destination, attempts, createdAt, availableAt, leasedUntil, publishedAt, parkedAt, lastError, cause } = record
   const key: unknown = message?.attributes.partitionkey
   return {
     id,
@@ -76,11 +107,10 @@ function summaryOf({ message, ...record }: VisibleRecord): RecordSummary {
     parkedAt,
     lastError: lastError?.slice(0, maxShortError),
     cause,
-    size,
   }
 }
 
-function attributesOf(attributes: Attributes): RecordDetail['attributes'] {
+export function attributesOf(attributes: Attributes): RecordDetail['attributes'] {
   const shown: [name: string, value: string | number | boolean][] = []
   for (const [name, value] of Object.entries(attributes)) {
     if (value === undefined) continue
@@ -91,24 +121,11 @@ function attributesOf(attributes: Attributes): RecordDetail['attributes'] {
 }
 
 /** The second part of a `traceparent` of W3C Trace Context. */
-function traceIdOf(traceparent: unknown): string | undefined {
+export function traceIdOf(traceparent: unknown): string | undefined {
   return typeof traceparent === 'string' ? /^[\da-f]{2}-([\da-f]{32})-/.exec(traceparent)?.[1] : undefined
 }
 
-/** What `redact` is called with for a text that belongs to no single record. Its payload is an empty object, so that a function that parses JSON can read it. */
-function recordLike(attributes: Attributes): OutboxRecord {
-  return {
-    id: '',
-    state: 'parked',
-    destination: '',
-    message: new Message(new TextEncoder().encode('{}'), { datacontenttype: 'application/json', ...attributes }),
-    attempts: 0,
-    createdAt: 0,
-    availableAt: 0,
-    lastError: undefined,
-    cause: undefined,
-    leasedUntil: undefined,
-    publishedAt: undefined,
-    parkedAt: undefined,
-  }
+/** For a text that belongs to no single record. Its payload is an empty object, so that a function that parses JSON can read it. */
+function emptyMessage(attributes: Attributes): RawMessage {
+  return new Message(new TextEncoder().encode('{}'), { datacontenttype: 'application/json', ...attributes })
 }

@@ -30,6 +30,10 @@ export class Redactor {
     this.#logger = logger
   }
 
+  get isActive(): boolean {
+    return this.#redact !== undefined
+  }
+
   show(record: OutboxRecord): VisibleRecord {
     const redacted = this.#apply(record)
     if (redacted === undefined)

@@ -4,14 +4,14 @@ import type {
   InboxEntry,
   OutboxEdit,
   OutboxFilter,
-  OutboxGroups,
+  OutboxGroup,
   OutboxRate,
   OutboxState,
   RecordFailure,
   RelayReport,
 } from '@ackord/outbox'
 
-// The JSON API of the dashboard. All paths are below `<basePath>/api`. Instants are milliseconds since the epoch, by the clock of the store.
+// The JSON API of the dashboard. All paths are below `<basePath>/api`. Instants are milliseconds since the epoch, by the clock of the store unless something else is said.
 //
 //     GET  session                                   Session
 //     GET  overview                                  Overview
@@ -19,7 +19,7 @@ import type {
 //     GET  stores/:store/records?<RecordQuery>       RecordPage
 //     GET  stores/:store/records/:id                 RecordDetail
 //     GET  stores/:store/records/:id/payload         the bytes, as a download
-//     GET  stores/:store/groups?by=failure|type|destination&state=…&destination=…   OutboxGroups
+//     GET  stores/:store/groups?by=failure|type|destination&state=…&destination=…   RecordGroups
 //     GET  stores/:store/audit                       { entries: AuditEntry[] }
 //     POST stores/:store/preview      ActionRequest  Preview
 //     POST stores/:store/actions      ActionRequest  Job
@@ -27,6 +27,8 @@ import type {
 //     POST jobs/:id/stop                             Job
 //     GET  inboxes/:inbox?id=…&consumer=…&source=…   { entries: InboxEntry[] }
 //     GET  dead-letters/:name                        { letters: DeadLetterSummary[], count: number }
+//     GET  dead-letters/:name/letters/:id            { letters: DeadLetterDetail[] }
+//     POST dead-letters/:name/preview ReplayRequest  ReplayPreview
 //     POST dead-letters/:name/replay  ReplayRequest  Job
 //     POST doctor                                    { checks: DoctorCheck[] }
 //
@@ -69,7 +71,7 @@ export interface DestinationOverview {
 
 export interface StoreOverview {
   readonly store: string
-  /** When the figures were read. */
+  /** When the figures were read, by the clock of the process that the dashboard runs in. */
   readonly at: number
   /** Why the store could not be read; the figures are those of the last time then. */
   readonly error: string | undefined
@@ -77,15 +79,41 @@ export interface StoreOverview {
   readonly destinations: readonly DestinationOverview[]
   /** How many destinations are not listed: those with the fewest records that wait or are parked. Default: 0. */
   readonly omittedDestinations?: number | undefined
-  readonly relays: readonly RelayReport[]
+  /** `undefined`: they have not been read yet. */
+  readonly relays: readonly RelayReport[] | undefined
   /** Of the last 30 minutes, the oldest first. */
   readonly rates: readonly OutboxRate[]
-  /** The backlog (ready and waiting records) as the dashboard has seen it in the last 30 minutes, the oldest first. */
-  readonly backlog: readonly { readonly at: number; readonly records: number }[]
+  /** The backlog as the dashboard has seen it in the last 30 minutes, the oldest first. */
+  readonly backlog: readonly BacklogPoint[]
+}
+
+export interface BacklogPoint {
+  /** By the clock of the process that the dashboard runs in. */
+  readonly at: number
+  /** Ready and waiting records. */
+  readonly records: number
+  /** All records that are not published, also leased and parked ones; `undefined` if they are too many to count. */
+  readonly unpublished: number | undefined
+}
+
+/** What became of the messages of a consumer, in the process that the dashboard runs in, since it started. */
+export interface ConsumerOverview {
+  readonly consumer: string
+  /** Acked after they were handled. */
+  readonly handled: number
+  /** Acked without being handled, because the inbox knew them. */
+  readonly duplicates: number
+  /** Nacked: the broker delivers them again. */
+  readonly failed: number
+  readonly rejected: number
+  /** The last 30 whole minutes, the oldest first. `at`: the start of the minute, by the clock of the process. */
+  readonly perMinute: readonly { readonly at: number; readonly handled: number; readonly duplicates: number }[]
 }
 
 export interface Overview {
   readonly stores: readonly StoreOverview[]
+  /** Those that `metrics` were given for. */
+  readonly consumers: readonly ConsumerOverview[]
 }
 
 export interface RecordSummary {
@@ -104,8 +132,6 @@ export interface RecordSummary {
   /** The first 300 characters. */
   readonly lastError: string | undefined
   readonly cause: string | undefined
-  /** Bytes of the payload. */
-  readonly size: number
 }
 
 /** Also the filter of an action, without `id`, `after` and `limit`. Ages are in milliseconds. */
@@ -117,6 +143,18 @@ export interface RecordQuery
   readonly limit?: number | undefined
 }
 
+/** A group, and what to filter by to find its records: its name, or an opaque text that stands for a name which `redact` has changed. */
+export interface RecordGroup extends OutboxGroup {
+  readonly reference: string
+}
+
+export interface RecordGroups {
+  /** The largest first. */
+  readonly groups: readonly RecordGroup[]
+  /** Whether all records were read. If not, the numbers are lower limits. */
+  readonly complete: boolean
+}
+
 export interface RecordPage {
   readonly records: readonly RecordSummary[]
   readonly next: string | undefined
@@ -125,8 +163,12 @@ export interface RecordPage {
 export interface RecordDetail extends RecordSummary {
   /** The whole error. */
   readonly lastError: string | undefined
+  /** Bytes of the payload. */
+  readonly size: number
   /** Texts, numbers and booleans; bytes as base64. */
   readonly attributes: Readonly<Record<string, string | number | boolean>>
+  /** What to filter by to find records with the same value: the value, or an opaque text that stands for one which `redact` has changed. */
+  readonly references: Pick<RecordQuery, 'type' | 'messageId' | 'orderingKey' | 'cause'>
   readonly contentType: string | undefined
   /** `undefined` without the right `payload`. */
   readonly payload: Payload | undefined
@@ -182,19 +224,39 @@ export interface Job {
 }
 
 export interface DeadLetterSummary {
+  /** For requests: the id of its message, its position if that has none, or an opaque text that stands for an id which `redact` has changed. */
+  readonly id: string
+  /** Where it is at the broker. */
   readonly position: string
   readonly messageId: string | undefined
   readonly type: string | undefined
+  /** The destination that it came from. */
   readonly origin: string | undefined
   readonly reason: string | undefined
+  /** When it was rejected, by the clock of the service that did. */
+  readonly failedAt: number | undefined
+  /** Bytes of the payload. */
   readonly size: number
+  /** Why the letter is not the whole message. */
   readonly problem: string | undefined
 }
 
+export interface DeadLetterDetail extends DeadLetterSummary, Pick<RecordDetail, 'attributes' | 'contentType' | 'payload' | 'traceId'> {}
+
 export interface ReplayRequest {
-  /** Default: all. */
-  readonly messageIds?: readonly string[] | undefined
+  /** The ids of letters. Default: all. */
+  readonly ids?: readonly string[] | undefined
   readonly reason: string
+}
+
+export interface ReplayPreview {
+  /** How many letters would be published, and where. */
+  readonly count: number
+  readonly destinations: readonly string[]
+  /** How many would stay, because they are incomplete or do not say where they came from. */
+  readonly skipped: number
+  /** Whether there are more letters than were looked at. */
+  readonly capped: boolean
 }
 
 export interface DoctorCheck {
@@ -213,4 +275,4 @@ export interface ApiError {
   }
 }
 
-export type { AuditEntry, InboxEntry, OutboxGroups, OutboxRate, OutboxState, RelayReport }
+export type { AuditEntry, InboxEntry, OutboxRate, OutboxState, RelayReport }

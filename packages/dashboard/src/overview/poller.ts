@@ -1,6 +1,7 @@
 import { idle, type Runtime, type Timer } from '@ackord/core'
 import type { OutboxAdmin } from '@ackord/outbox'
 import type { Overview } from '../api/types.ts'
+import type { DashboardMetrics } from './dashboard-metrics.ts'
 import { type Part, StoreFigures } from './store-figures.ts'
 
 /** Milliseconds between two rounds. A round costs each store one call. */
@@ -18,6 +19,7 @@ const background = { keepAlive: false }
  */
 export class OverviewPoller {
   readonly #stores: ReadonlyMap<string, StoreFigures>
+  readonly #metrics: ReadonlyMap<string, DashboardMetrics>
   readonly #runtime: Runtime
   readonly #closing = new AbortController()
   readonly #viewers = new Set<(overview: Overview) => void>()
@@ -25,7 +27,8 @@ export class OverviewPoller {
   #round: Promise<void> = Promise.resolve()
   #lookedAt = -Infinity
 
-  constructor(stores: ReadonlyMap<string, OutboxAdmin>, runtime: Runtime) {
+  constructor(stores: ReadonlyMap<string, OutboxAdmin>, metrics: ReadonlyMap<string, DashboardMetrics>, runtime: Runtime) {
+    this.#metrics = metrics
     this.#stores = new Map(Array.from(stores, ([name, admin]) => [name, new StoreFigures(name, admin, runtime)]))
     this.#runtime = runtime
   }
@@ -59,7 +62,10 @@ export class OverviewPoller {
   }
 
   get #overview(): Overview {
-    return { stores: Array.from(this.#stores.values(), ({ overview }) => overview) }
+    return {
+      stores: Array.from(this.#stores.values(), ({ overview }) => overview),
+      consumers: Array.from(this.#metrics, ([consumer, metrics]) => ({ consumer, ...metrics.read() })),
+    }
   }
 
   #startRound(): void {

@@ -1,23 +1,21 @@
 import { type Runtime, toError } from '@ackord/core'
 import { abortable, linkedController, messageOf } from '@ackord/core/internal'
-import type { DestinationPause, OutboxAdmin, OutboxRate, OutboxStats, RelayReport } from '@ackord/outbox'
-import type { StoreOverview } from '../api/types.ts'
+import type { OutboxActivity, OutboxAdmin, OutboxStats } from '@ackord/outbox'
+import type { BacklogPoint, StoreOverview } from '../api/types.ts'
 import { listDestinations } from './destinations.ts'
 import { mergeRates } from './rates.ts'
 
-/** What is read of a store, each part with one call. */
-export type Part = 'stats' | 'rates' | 'pauses' | 'relays'
+/** What is read of a store, each part with one call. `activity`: pauses, relays and rates. */
+export type Part = 'stats' | 'activity'
 
 const second = 1000
 const minute = 60 * second
 const chartLength = 30 * minute
 
-/** How old each part may get, in milliseconds. Relays report every ten seconds, and their rates once a minute. The first of the list is read first. */
+/** How old each part may get, in milliseconds. Relays report every ten seconds. The first of the list is read first. */
 const intervals: readonly (readonly [part: Part, interval: number])[] = [
   ['stats', 2 * second],
-  ['rates', 30 * second],
-  ['pauses', 10 * second],
-  ['relays', 10 * second],
+  ['activity', 10 * second],
 ]
 /** A timer may fire a little early; the part would then have to wait for another round. */
 const almostDue = 0.9
@@ -28,9 +26,7 @@ const timeLimit = 5 * second
 /** Milliseconds between two points of the backlog's chart. */
 const backlogInterval = 10 * second
 
-interface BacklogPoint {
-  readonly at: number
-  readonly records: number
+interface ReadPoint extends BacklogPoint {
   /** By the monotonic clock, to know how old it is. */
   readonly readAt: number
 }
@@ -44,30 +40,30 @@ export class StoreFigures {
   readonly #errors = new Map<Part, string>()
   #at: number | undefined
   #stats: OutboxStats = { destinations: [], oldestAge: undefined }
-  #rates: readonly OutboxRate[] = []
-  #pauses: readonly DestinationPause[] = []
-  #relays: readonly RelayReport[] = []
-  #backlog: readonly BacklogPoint[] = []
+  #activity: OutboxActivity | undefined
+  #backlog: readonly ReadPoint[] = []
   #reading = false
 
   constructor(name: string, admin: OutboxAdmin, runtime: Runtime) {
     this.#name = name
     this.#admin = admin
     this.#runtime = runtime
+    this.#activity = hasActivity(admin) ? undefined : { pauses: [], relays: [], rates: [] }
   }
 
   get overview(): StoreOverview {
-    const { oldestAge } = this.#stats
+    const { oldestAge, destinations } = this.#stats
+    const { pauses = [], relays, rates = [] } = this.#activity ?? {}
     const [error = this.#at === undefined ? 'The store has not answered yet.' : undefined] = this.#errors.values()
     return {
       store: this.#name,
       at: this.#at ?? this.#runtime.now(),
       error,
       oldestAge,
-      ...listDestinations(this.#stats.destinations, this.#pauses, this.#relays),
-      relays: this.#relays,
-      rates: this.#rates,
-      backlog: this.#backlog.map(({ at, records }) => ({ at, records })),
+      ...listDestinations(destinations, pauses, relays ?? []),
+      relays,
+      rates,
+      backlog: this.#backlog.map(({ at, records, unpublished }) => ({ at, records, unpublished })),
     }
   }
 
@@ -104,7 +100,7 @@ export class StoreFigures {
     let most = 0
     for (const [part, interval] of intervals) {
       const overdue = (now - (this.#readAt.get(part) ?? -Infinity)) / interval
-      if (typeof this.#admin[part] !== 'function' || overdue < almostDue || overdue <= most) continue
+      if (overdue < almostDue || overdue <= most || (part === 'activity' && !hasActivity(this.#admin))) continue
       due = part
       most = overdue
     }
@@ -113,30 +109,14 @@ export class StoreFigures {
 
   /** Resolves to a function that keeps the answer, so that an answer that came too late is not kept. */
   async #call(part: Part): Promise<() => void> {
-    const admin = this.#admin
-    switch (part) {
-      case 'stats': {
-        const stats = await admin.stats({ limit: countLimit })
-        return () => this.#keepStats(stats)
-      }
-      case 'rates': {
-        const rates = mergeRates((await admin.rates?.({ maxAge: chartLength })) ?? [])
-        return () => {
-          this.#rates = rates
-        }
-      }
-      case 'pauses': {
-        const pauses = (await admin.pauses?.()) ?? []
-        return () => {
-          this.#pauses = pauses
-        }
-      }
-      case 'relays': {
-        const relays = (await admin.relays?.()) ?? []
-        return () => {
-          this.#relays = relays
-        }
-      }
+    if (part === 'stats') {
+      const stats = await this.#admin.stats({ limit: countLimit })
+      return () => this.#keepStats(stats)
+    }
+    const { rates, ...others } = await readActivity(this.#admin)
+    const activity = { ...others, rates: mergeRates(rates) }
+    return () => {
+      this.#activity = activity
     }
   }
 
@@ -145,8 +125,26 @@ export class StoreFigures {
     const at = this.#runtime.now()
     this.#stats = stats
     const young = this.#backlog.filter((point) => readAt - point.readAt <= chartLength)
-    const records = stats.destinations.reduce((sum, { ready, waiting }) => sum + ready + waiting, 0)
     const isDue = readAt - (young.at(-1)?.readAt ?? -Infinity) >= backlogInterval
-    this.#backlog = isDue ? [...young, { at, records, readAt }] : young
+    this.#backlog = isDue ? [...young, { at, ...backlogOf(stats), readAt }] : young
   }
+}
+
+/** A store that an application wrote may lack all of it. */
+function hasActivity({ activity, pauses, relays, rates }: OutboxAdmin): boolean {
+  return [activity, pauses, relays, rates].some((each) => each !== undefined)
+}
+
+/** With one call, if the store has it: the stores of Ackord do. */
+async function readActivity(admin: OutboxAdmin): Promise<OutboxActivity> {
+  const maxAge = chartLength
+  if (admin.activity !== undefined) return await admin.activity({ maxAge })
+  const [pauses = [], relays = [], rates = []] = await Promise.all([admin.pauses?.(), admin.relays?.(), admin.rates?.({ maxAge })])
+  return { pauses, relays, rates }
+}
+
+function backlogOf({ destinations }: OutboxStats): Pick<BacklogPoint, 'records' | 'unpublished'> {
+  const records = destinations.reduce((sum, { ready, waiting }) => sum + ready + waiting, 0)
+  const others = destinations.reduce((sum, { leased, parked }) => sum + leased + parked, 0)
+  return { records, unpublished: destinations.some(({ capped }) => capped) ? undefined : records + others }
 }

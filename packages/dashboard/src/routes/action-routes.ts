@@ -1,24 +1,21 @@
 import type { OutboxAdmin } from '@ackord/outbox'
 import { previewAction } from '../actions/count-records.ts'
 import { checkRights, type Identity, rightsFor } from '../actions/identity.ts'
-import { checkSupported, describeAction, describeIds, runAction } from '../actions/run-action.ts'
-import { type Action, readAction, readReplay } from '../api/action-request.ts'
+import { checkSupported, describeAction, runAction } from '../actions/run-action.ts'
+import { type Action, readAction } from '../api/action-request.ts'
 import type { Job } from '../api/types.ts'
-import { conflict, forbidden } from '../http/api-failure.ts'
+import { conflict } from '../http/api-failure.ts'
 import { readJson } from '../http/request-body.ts'
 import { json } from '../http/responses.ts'
-import { findNamed, type Route, type Services } from './route.ts'
+import { checkWritable, findNamed, type Route, type Services } from './route.ts'
 
 /** Milliseconds that a request waits for an action which does not run in steps. */
 const answerWithin = 5000
 
 /** Actions, their previews, and the jobs that carry them out. */
 export function actionRoutes(services: Services): readonly Route[] {
-  const { stores, deadLetters, readOnly, view, poller, jobs, actionLog, actionLimit, previewLimit, runtime } = services
-
-  function checkWritable(): void {
-    if (readOnly) throw forbidden('read_only', 'This dashboard is read-only.')
-  }
+  const { stores, view, sealed, poller, jobs, actionLog, actionLimit, previewLimit, runtime } = services
+  const read = async (request: Request) => readAction(await readJson(request, runtime), (reference) => sealed.resolve(reference))
 
   /** What is shown to users must not become what is stored. */
   async function checkNotRedacted(admin: OutboxAdmin, action: Action): Promise<void> {
@@ -37,7 +34,7 @@ export function actionRoutes(services: Services): readonly Route[] {
       rights: rightsFor(action),
       work: (progress) => runAction(admin, action, by, progress),
       onEnd(job) {
-        poller.expire(store, 'which' in action ? 'stats' : 'pauses')
+        poller.expire(store, 'which' in action ? 'stats' : 'activity')
         actionLog.ended({ by, action: action.action, store, what: describeAction(action), reason }, job)
       },
     })
@@ -50,7 +47,7 @@ export function actionRoutes(services: Services): readonly Route[] {
       rights: ['view'],
       async answer({ request, part, identity }) {
         const admin = findNamed(stores, 'store', part('store'))
-        const action = readAction(await readJson(request, runtime))
+        const action = await read(request)
         previewLimit.take(identity.name)
         return json(await previewAction(admin, action))
       },
@@ -62,8 +59,8 @@ export function actionRoutes(services: Services): readonly Route[] {
       async answer({ request, part, identity }) {
         const store = part('store')
         const admin = findNamed(stores, 'store', store)
-        checkWritable()
-        const action = readAction(await readJson(request, runtime))
+        checkWritable(services)
+        const action = await read(request)
         checkRights(identity, rightsFor(action))
         checkSupported(admin, action, store)
         actionLimit.take(identity.name)
@@ -81,32 +78,6 @@ export function actionRoutes(services: Services): readonly Route[] {
       answer({ part, identity }) {
         checkRights(identity, jobs.rightsOf(part('id')))
         return json(jobs.stop(part('id')))
-      },
-    },
-    {
-      method: 'POST',
-      path: 'dead-letters/:name/replay',
-      rights: ['rearm'],
-      async answer({ request, part, identity: { name: by } }) {
-        const store = part('name')
-        const port = findNamed(deadLetters, 'dead-letter destination', store)
-        checkWritable()
-        const { messageIds, reason } = readReplay(await readJson(request, runtime))
-        actionLimit.take(by)
-        const what = messageIds === undefined ? 'all' : describeIds(messageIds)
-        const job = jobs.start({
-          action: 'replay',
-          rights: ['rearm'],
-          async work(progress) {
-            progress.total = messageIds?.length
-            const onProgress = (replayed: number) => {
-              progress.count = replayed
-            }
-            progress.count = await port.replay(messageIds, { signal: progress.signal, onProgress })
-          },
-          onEnd: (ended) => actionLog.ended({ by, action: 'replay', store, what, reason }, ended),
-        })
-        return json(job)
       },
     },
   ]

@@ -5,10 +5,8 @@ import { conflict } from '../http/api-failure.ts'
 import { json } from '../http/responses.ts'
 import { findNamed, type Route, type Services, withClientInput } from './route.ts'
 
-const maxLetters = 200
-
-/** Inboxes, dead letters, and the checks of the doctor. */
-export function inspectionRoutes({ inboxes, deadLetters, doctor }: Services): readonly Route[] {
+/** Inboxes, and the checks of the doctor. */
+export function inspectionRoutes({ inboxes, doctor }: Services): readonly Route[] {
   let checking: Promise<readonly DoctorCheck[]> | undefined
 
   /** Whoever asks while the checks run gets their result. */
@@ -34,15 +32,6 @@ export function inspectionRoutes({ inboxes, deadLetters, doctor }: Services): re
         // An empty source is that of messages without one.
         const source = fields['source'] === '' ? '' : optional(fields['source'], text('source'))
         return json({ entries: await withClientInput(() => inbox.find(id, { consumer, source })) })
-      },
-    },
-    {
-      method: 'GET',
-      path: 'dead-letters/:name',
-      rights: ['view'],
-      async answer({ request: { signal }, part }) {
-        const { letters, count } = await findNamed(deadLetters, 'dead-letter destination', part('name')).list({ limit: maxLetters, signal })
-        return json({ letters, count })
       },
     },
     { method: 'POST', path: 'doctor', rights: ['view'], answer: async () => json({ checks: await runDoctor() }) },

@@ -15,8 +15,9 @@ const maxOfKey = 100
 const clockDifference = 60_000
 
 /** The records of a store, and what its operators did. */
-export function recordRoutes({ stores, view, runtime }: Services): readonly Route[] {
+export function recordRoutes({ stores, view, sealed, runtime }: Services): readonly Route[] {
   const storeOf = ({ part }: Call) => findNamed(stores, 'store', part('store'))
+  const resolve = (reference: string) => sealed.resolve(reference)
 
   async function recordOf(call: Call): Promise<OutboxRecord> {
     const record = await storeOf(call).get(call.part('id'))
@@ -25,9 +26,9 @@ export function recordRoutes({ stores, view, runtime }: Services): readonly Rout
   }
 
   async function list(admin: OutboxAdmin, parameters: URLSearchParams): Promise<RecordPage> {
-    const { filter, id, after, limit } = readRecordQuery(parameters)
+    const { filter, id, after, limit } = readRecordQuery(parameters, resolve)
     if (id === undefined) {
-      const { records, next } = await withClientInput(() => admin.list(filter, { limit, after }))
+      const { records, next } = await withClientInput(() => admin.list(filter, { limit, after, payloads: view.needsPayloads }))
       return { records: records.map((record) => view.summary(record)), next }
     }
     const record = await admin.get(id)
@@ -42,7 +43,10 @@ export function recordRoutes({ stores, view, runtime }: Services): readonly Rout
     if (key === undefined || key === '') return []
     // biome-ignore lint/plugin: the other instant came from the store.
     const maxAge = Math.max(0, runtime.now() - createdAt) + clockDifference
-    const { records } = await admin.list({ destination, orderingKey: String(key), maxAge }, { limit: maxOfKey })
+    const { records } = await admin.list(
+      { destination, orderingKey: String(key), maxAge },
+      { limit: maxOfKey, payloads: view.needsPayloads },
+    )
     const position = records.findIndex(({ id }) => id === record.id)
     const later = position === -1 ? records.filter((each) => each.createdAt >= createdAt) : records.slice(position + 1)
     return later.filter(({ state }) => state !== 'published').slice(0, maxBehind)
@@ -86,7 +90,7 @@ export function recordRoutes({ stores, view, runtime }: Services): readonly Rout
         const parameters = new URLSearchParams(call.parameters)
         const by = readChoice(parameters.get('by'), 'by', ['failure', 'type', 'destination'])
         parameters.delete('by')
-        const { filter } = readRecordQuery(parameters)
+        const { filter } = readRecordQuery(parameters, resolve)
         const found = await storeOf(call).groups?.(by, filter)
         return json(view.groups(by, found ?? { groups: [], complete: true }))
       },

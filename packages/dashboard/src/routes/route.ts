@@ -5,9 +5,11 @@ import type { Identity } from '../actions/identity.ts'
 import type { Jobs } from '../actions/jobs.ts'
 import type { RateLimit } from '../actions/rate-limit.ts'
 import type { DeadLetterPort } from '../api/dead-letter-port.ts'
+import type { LetterView } from '../api/letter-view.ts'
 import type { RecordView } from '../api/record-view.ts'
+import type { SealedTexts } from '../api/sealed-texts.ts'
 import type { DoctorCheck, Right } from '../api/types.ts'
-import { ApiFailure, invalid, notFound } from '../http/api-failure.ts'
+import { ApiFailure, forbidden, invalid, notFound } from '../http/api-failure.ts'
 import type { CsrfTokens } from '../http/request-checks.ts'
 import type { EventStreams } from '../overview/event-streams.ts'
 import type { OverviewPoller } from '../overview/poller.ts'
@@ -21,6 +23,8 @@ export interface Services {
   readonly readOnly: boolean
   readonly traceUrl: string | undefined
   readonly view: RecordView
+  readonly letterView: LetterView
+  readonly sealed: SealedTexts
   readonly poller: OverviewPoller
   readonly events: EventStreams
   readonly jobs: Jobs
@@ -83,6 +87,11 @@ export function findNamed<T>(all: ReadonlyMap<string, T>, kind: string, name: st
   const found = all.get(name)
   if (found === undefined) throw notFound(`There is no ${kind} ${JSON.stringify(name)}.`)
   return found
+}
+
+/** Throws if the dashboard refuses all actions. */
+export function checkWritable({ readOnly }: Services): void {
+  if (readOnly) throw forbidden('read_only', 'This dashboard is read-only.')
 }
 
 /** Makes a call with arguments of the client. Arguments that the store refuses, such as a cursor, are a fault of the request. */

@@ -1,6 +1,6 @@
 import type { OutboxRecord } from '@ackord/outbox'
 import { expect, it } from 'vitest'
-import type { OutboxGroups, RecordDetail, RecordPage } from '../../src/api/types.ts'
+import type { Job, RecordDetail, RecordGroups, RecordPage } from '../../src/api/types.ts'
 import { append, codeOf, openWorld, settle } from '../support/world.ts'
 
 const secret = 'hunter2'
@@ -36,17 +36,18 @@ it('redact is applied to lists, details, groups and downloads', async () => {
 
   expect(JSON.stringify([list, detail, failures, types].map((answer) => answer?.body))).not.toContain(secret)
   expect(list?.body as RecordPage).toMatchObject({
-    records: [{ type: 'user.***', lastError: 'wrong password: ***', cause: 'wrong password: ***', size: 18 }, {}],
+    records: [{ type: 'user.***', lastError: 'wrong password: ***', cause: 'wrong password: ***' }, {}],
   })
   expect(detail?.body as RecordDetail).toMatchObject({
     lastError: 'wrong password: ***',
+    size: 18,
     attributes: { subject: '***', id: 'a' },
     payload: { content: '{"password":"***"}' },
     history: [{ error: 'wrong password: ***' }],
     behind: [{ messageId: 'b', type: 'user.***' }],
   })
-  expect(failures?.body as OutboxGroups).toMatchObject({ groups: [{ name: 'wrong password: ***', count: 2 }] })
-  expect(types?.body as OutboxGroups).toMatchObject({ groups: [{ name: 'user.***', count: 2 }] })
+  expect(failures?.body as RecordGroups).toMatchObject({ groups: [{ name: 'wrong password: ***', count: 2 }] })
+  expect(types?.body as RecordGroups).toMatchObject({ groups: [{ name: 'user.***', count: 2 }] })
   const headers = { 'x-user': 'ann', 'x-rights': 'view payload' }
   const response = await world.dashboard.fetch(new Request('http://x/api/stores/shop/records/1/payload', { headers }))
   expect(await response.text()).toBe('{"password":"***"}')
@@ -90,4 +91,42 @@ it('a payload that is shown redacted cannot be edited', async () => {
   expect(codeOf(await rearm('1'))).toBe('409 redacted')
   expect(Buffer.from((await world.store.get('1'))?.message.data ?? []).toString()).toContain(secret)
   expect((await rearm('3')).body).toMatchObject({ state: 'done', count: 1 })
+})
+
+it('a group whose name is redacted is a filter nevertheless, as are the values of a record', async () => {
+  await using world = await openWorld({ redact })
+  await fill(world.store)
+  await append(world.store, { id: 'c', type: 'user.other' })
+  await settle(world.store, { result: 'parked', error: 'refused', cause: 'refused' })
+  const referenceOf = async (by: string) =>
+    (await world.client.get<RecordGroups>(`stores/shop/groups?by=${by}`)).body.groups.find(({ count }) => count === 2)?.reference ?? ''
+  const listed = async (name: string, reference: string) =>
+    (await world.client.get<RecordPage>(`stores/shop/records?${name}=${encodeURIComponent(reference)}`)).body.records.map(({ id }) => id)
+
+  const [cause, type] = [await referenceOf('failure'), await referenceOf('type')]
+  expect([cause, type].join()).not.toContain(secret)
+  expect(await listed('cause', cause)).toEqual(['1', '2'])
+  expect(await listed('type', type)).toEqual(['1', '2'])
+  expect(await referenceOf('failure')).toBe(cause)
+  const { references } = (await world.client.get<RecordDetail>('stores/shop/records/1')).body
+  expect(references).toEqual({ messageId: 'a', orderingKey: 'k', cause, type })
+  expect(await listed('cause', 'refused')).toEqual(['3'])
+  for (const wrong of ['redacted:AAAA', cause.replace(/.{6}$/, 'AAAAAA')])
+    expect(codeOf(await world.client.get(`stores/shop/records?cause=${encodeURIComponent(wrong)}`))).toBe('400 invalid')
+
+  const action = { action: 'rearm', which: { filter: { cause } }, reason: 'r' }
+  expect((await world.client.post('stores/shop/preview', action)).body).toEqual({ count: 2, capped: false })
+  let { body: job } = await world.client.post('stores/shop/actions', action)
+  while (job.state === 'running') job = (await world.client.get<Job>(`jobs/${job.id}`)).body
+  expect(job).toMatchObject({ state: 'done', count: 2 })
+})
+
+it('a value that looks like a redacted one is found', async () => {
+  await using world = await openWorld()
+  await append(world.store, { id: 'a', type: 'redacted:x' })
+  await settle(world.store, { result: 'parked' })
+  const { groups } = (await world.client.get<RecordGroups>('stores/shop/groups?by=type')).body
+  expect(groups).toMatchObject([{ name: 'redacted:x' }])
+  const path = `stores/shop/records?type=${encodeURIComponent(groups[0]?.reference ?? '')}`
+  expect((await world.client.get<RecordPage>(path)).body.records).toMatchObject([{ type: 'redacted:x' }])
 })

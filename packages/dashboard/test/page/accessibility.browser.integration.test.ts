@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { describe, expect, it } from 'vitest'
-import { refused, useBrowser } from './browser-world.ts'
+import { dashboardMetrics } from '../../src/index.ts'
+import { letterOf, refused, useBrowser } from './browser-world.ts'
 
 const { open } = useBrowser()
 
@@ -19,6 +20,7 @@ describe('accessibility', () => {
     '#/stores/orders/records/1',
     '#/inbox?id=m',
     '#/dead-letters',
+    '#/dead-letters/dlq/a',
     '#/audit',
     '#/doctor',
   ]
@@ -40,12 +42,15 @@ describe('accessibility', () => {
       deadLetters: {
         dlq: {
           list: async () => ({
-            letters: [{ position: '1', messageId: 'a', type: 't', origin: 'o', reason: 'r'.repeat(200), size: 1, problem: 'p' }],
+            letters: [{ ...letterOf('a'), reason: 'r'.repeat(200), problem: 'p' }],
             count: 9,
           }),
+          find: async () => [{ ...letterOf('a'), reason: 'r'.repeat(200), problem: 'p' }],
+          preview: async () => ({ count: 0, skipped: 0, destinations: [], capped: false }),
           replay: async () => 0,
         },
       },
+      metrics: { billing: dashboardMetrics() },
       doctor: async () => [{ store: 'orders', title: 'Title', result: 'failed', text: 'x'.repeat(300) }],
     })
     await world.addParked([
@@ -65,7 +70,7 @@ describe('accessibility', () => {
       await world.goTo(hash)
       if (hash === '#/') await world.page.getByText('by ada').waitFor()
       if (hash === '#/doctor') await world.page.getByRole('button', { name: 'Run the checks' }).click()
-      await world.page.locator('table, .history, [role=table]').first().waitFor()
+      await world.page.locator('table, .history, [role=table], .facts').first().waitFor()
       await check(hash)
     }
     await world.goTo('#/stores/orders/records/1')

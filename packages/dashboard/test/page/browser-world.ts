@@ -8,7 +8,7 @@ import { MemoryOutboxStore, type MemoryOutboxStoreOptions, Relay, type RelayEven
 import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core'
 import { afterAll, beforeAll, expect, onTestFinished } from 'vitest'
 import { recordingLogger } from '../../../core/test/support/recording-logger.ts'
-import { allowEverybody, createDashboard, type DashboardOptions } from '../../src/index.ts'
+import { allowEverybody, createDashboard, type DashboardOptions, type DeadLetter } from '../../src/index.ts'
 
 /** For the tests of a file: builds the page, if its sources have changed, and starts a browser. */
 export function useBrowser(): { open(options?: BrowserWorldOptions): Promise<BrowserWorld> } {
@@ -34,11 +34,11 @@ export function useBrowser(): { open(options?: BrowserWorldOptions): Promise<Bro
   }
 }
 
-function buildPage(): void {
+export function buildPage(): void {
   execFileSync(process.execPath, [fileURLToPath(new URL('../../../../scripts/dashboard-page.mjs', import.meta.url))], { stdio: 'pipe' })
 }
 
-async function openBrowser(): Promise<Browser> {
+export async function openBrowser(): Promise<Browser> {
   const args = ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run']
   const quiet = ['--disable-background-networking', '--disable-component-update', '--disable-sync']
   return await chromium.launch({ executablePath: '/usr/bin/chromium', args: [...args, ...quiet] })
@@ -178,6 +178,12 @@ export async function confirm(page: Page, verb: string, result: string): Promise
   await dialog.getByText(result).waitFor()
   await dialog.getByRole('button', { name: 'Close' }).click()
   await dialog.waitFor({ state: 'detached' })
+}
+
+/** A dead letter of a message with this id. */
+export function letterOf(id: string): DeadLetter {
+  const message = new Message(new TextEncoder().encode(JSON.stringify({ id })), { id, type: 'order.placed' })
+  return { position: `at ${id}`, message, origin: 'orders', reason: 'expired', failedAt: Date.now() - 60_000, problem: undefined }
 }
 
 /** A record for `addParked()`. */

@@ -24,6 +24,7 @@ function record(payload: Payload | undefined): RecordDetail {
     payload,
     history: [],
     behind: [],
+    references: {},
     traceId: undefined,
   }
 }

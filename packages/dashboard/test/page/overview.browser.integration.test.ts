@@ -1,6 +1,7 @@
 import type { Page } from 'playwright-core'
 import { describe, expect, it } from 'vitest'
-import { type BrowserWorldOptions, confirm, useBrowser } from './browser-world.ts'
+import { dashboardMetrics } from '../../src/index.ts'
+import { type BrowserWorldOptions, confirm, letterOf, useBrowser } from './browser-world.ts'
 
 const { open } = useBrowser()
 
@@ -20,6 +21,17 @@ describe('the overview', () => {
     world.startRelay()
     await expect.poll(() => figure(world.page, 'ready').textContent(), { timeout: 10_000 }).toBe('0')
     await world.page.getByRole('row', { name: 'billing' }).getByRole('link', { name: '5', exact: true }).waitFor()
+  })
+
+  it('has what consumers have handled, says that no relay runs, and does not guess what was stored', async () => {
+    const billing = dashboardMetrics()
+    billing.count('ackord.settled', 7, { verdict: 'acked' })
+    billing.count('ackord.inbox.duplicates', 2, { consumer: 'billing' })
+    const world = await open({ metrics: { billing } })
+    await world.goTo('#/')
+    await expect.poll(() => world.page.getByRole('row', { name: 'billing' }).textContent()).toBe('billing52000')
+    expect(await figure(world.page, 'stored').textContent()).toBe('–')
+    await world.page.getByText('No relay has reported in the last half minute.').waitFor()
   })
 
   it('polls if events do not arrive', async () => {
@@ -104,17 +116,13 @@ describe('other pages', () => {
 
   it('replay the selected dead letters', async () => {
     const replayed: (readonly string[] | undefined)[] = []
-    const letter = { type: 'order.placed', origin: 'orders', reason: 'expired', size: 12, problem: undefined }
+    const letters = ['a', 'b'].map((id) => letterOf(id))
     const world = await open({
       deadLetters: {
         dlq: {
-          list: async () => ({
-            letters: [
-              { position: '1', messageId: 'a', ...letter },
-              { position: '2', messageId: 'b', ...letter },
-            ],
-            count: 2,
-          }),
+          list: async () => ({ letters, count: 2 }),
+          find: async (id) => letters.filter(({ message }) => message.id === id),
+          preview: async (ids) => ({ count: ids?.length ?? 2, skipped: 1, destinations: ['orders', 'mail'], capped: false }),
           async replay(ids) {
             replayed.push(ids)
             return ids?.length ?? 2
@@ -125,6 +133,7 @@ describe('other pages', () => {
     await world.goTo('#/dead-letters')
     await world.page.getByLabel('Select message b').check()
     await world.page.getByRole('button', { name: 'Replay 1' }).click()
+    await world.page.getByText('This sends 1 dead letter back to orders, mail. 1 dead letter cannot be replayed and stays.').waitFor()
     await confirm(world.page, 'Replay', 'Replayed 1 dead letter.')
     await world.page.getByRole('button', { name: 'Replay all' }).click()
     await confirm(world.page, 'Replay', 'Replayed 2 dead letters.')

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { ratesPerMinute } from '../../page/state/rates.ts'
+import { ratesPerMinute, storedPerMinute } from '../../page/state/rates.ts'
 
 const minute = 60_000
 const now = 1000 * minute + 30_000
@@ -35,5 +35,31 @@ describe('ratesPerMinute()', () => {
 
   it('survives an interval without a length', () => {
     expect(ratesPerMinute([rate(997 * minute + 5, 4, { duration: 0 })], now, 3).published).toEqual([0, 4, 0])
+  })
+})
+
+describe('storedPerMinute()', () => {
+  const rates = ratesPerMinute([rate(997 * minute, 10), rate(998 * minute, 20), rate(999 * minute, 30)], now, 3)
+  const point = (at: number, unpublished: number | undefined) => ({ at, records: 0, unpublished })
+
+  it('adds the growth of the backlog to what was published', () => {
+    const backlog = [996, 997, 998, 999].map((number, index) => point(number * minute, [5, 8, 8, 0][index]))
+    expect(storedPerMinute(rates, backlog)).toEqual([13, 20, 22])
+  })
+
+  it('takes the backlog between two points from the line between them', () => {
+    const backlog = [point(996 * minute - 10_000, 0), point(996 * minute + 10_000, 10), point(997 * minute, 10)]
+    expect(storedPerMinute(rates, backlog)).toEqual([15, null, null])
+  })
+
+  it('does not know what nobody has seen or counted, and is never negative', () => {
+    expect(storedPerMinute(rates, [])).toEqual([null, null, null])
+    expect(storedPerMinute(rates, [point(995 * minute, 1), point(999 * minute, 1)])).toEqual([null, null, null])
+    expect(storedPerMinute(rates, [point(996 * minute, undefined), point(997 * minute, 3), point(998 * minute, 1)])).toEqual([
+      null,
+      18,
+      null,
+    ])
+    expect(storedPerMinute(rates, [point(996 * minute, 100), point(997 * minute, 3)])).toEqual([0, null, null])
   })
 })

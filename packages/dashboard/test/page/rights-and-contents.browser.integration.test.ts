@@ -64,4 +64,20 @@ describe('contents of records', () => {
     await world.page.getByText('\\u202egnirts\\u2066').first().waitFor()
     await world.page.getByText('"\\u202e"').waitFor()
   })
+
+  it('that are redacted can be chosen as a filter nevertheless', async () => {
+    const world = await open({
+      redact: (record) => ({ ...record, lastError: record.lastError?.replace(/card \w+/, 'card ***') }),
+    })
+    await world.addParked([
+      { id: 'm-1', error: 'declined: card hunter' },
+      { id: 'm-2', error: 'declined: card fisher' },
+      { id: 'm-3', error: 'refused' },
+    ])
+    await world.goTo('#/stores/orders/records?state=parked')
+    await world.page.getByRole('link', { name: 'declined: card ***' }).first().click()
+    await world.page.getByText('failure redacted').waitFor()
+    await expect.poll(() => world.page.getByRole('table', { name: 'Records' }).getByRole('row').count()).toBe(2)
+    expect(await world.page.locator('body').textContent()).not.toMatch(/hunter|fisher/)
+  })
 })

@@ -9,6 +9,7 @@ describe('routes', () => {
     ['#/stores/a%2Fb%3F/records/17%20%23%25', { page: 'record', store: 'a/b?', id: '17 #%' }],
     ['#/inbox?inbox=main&id=m-1&consumer=billing', { page: 'inbox', inbox: 'main', id: 'm-1', consumer: 'billing', source: undefined }],
     ['#/dead-letters?name=dlq', { page: 'dead-letters', name: 'dlq' }],
+    ['#/dead-letters/a%2Fb/m%201', { page: 'dead-letter', name: 'a/b', id: 'm 1' }],
     ['#/audit?store=orders', { page: 'audit', store: 'orders' }],
     ['#/doctor', { page: 'doctor' }],
   ])('reads and writes %s', (hash, route) => {

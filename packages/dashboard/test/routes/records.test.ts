@@ -1,11 +1,26 @@
-import type { OutboxRecord } from '@ackord/outbox'
+import type { OutboxAdmin, OutboxRecord } from '@ackord/outbox'
 import { describe, expect, it } from 'vitest'
-import type { OutboxGroups, RecordDetail, RecordPage } from '../../src/api/types.ts'
+import type { RecordDetail, RecordGroups, RecordPage } from '../../src/api/types.ts'
 import { append, appendParked, codeOf, openWorld, settle, withFunctions } from '../support/world.ts'
 
 const idsOf = ({ records }: RecordPage) => records.map(({ messageId }) => messageId)
 
 describe('a list of records', () => {
+  it.each([
+    ['are not read', undefined, false],
+    ['are read if somebody has to redact them', (record: OutboxRecord) => record, true],
+  ])('payloads %s', async (_, redact, expected) => {
+    await using world = await openWorld()
+    const asked: unknown[] = []
+    const list: OutboxAdmin['list'] = (filter, page) => {
+      asked.push(page.payloads)
+      return world.store.list(filter, page)
+    }
+    await using other = await openWorld({ stores: { shop: withFunctions(world.store, { list }) }, redact })
+    await other.client.get('stores/shop/records')
+    expect(asked).toEqual([expected])
+  })
+
   it('is paged', async () => {
     await using world = await openWorld()
     await append(world.store, ...Array.from({ length: 130 }, (_, index) => ({ id: `m${index}` })))
@@ -44,7 +59,6 @@ describe('a list of records', () => {
           parkedAt: world.runtime.now(),
           lastError: 'x'.repeat(300),
           cause: 'E1',
-          size: 5,
         },
       ],
     })
@@ -230,7 +244,7 @@ describe('groups', () => {
   ])('%s', async (query, expected) => {
     await using world = await openWorld()
     await appendParked(world.store, { id: 'a' }, { id: 'b' }, { id: 'c', destination: 'mail', type: 'order.paid' })
-    const { body } = await world.client.get<OutboxGroups>(`stores/shop/groups?${query}`)
+    const { body } = await world.client.get<RecordGroups>(`stores/shop/groups?${query}`)
 
     expect(Object.fromEntries(body.groups.map(({ name, count }) => [name, count]))).toEqual(expected)
     expect(body.complete).toBe(true)
@@ -246,6 +260,7 @@ it('a store without the optional functions shows empty parts', async () => {
   await using world = await openWorld()
   await appendParked(world.store, { id: 'a' })
   const shop = withFunctions(world.store, {
+    activity: undefined,
     groups: undefined,
     history: undefined,
     audit: undefined,

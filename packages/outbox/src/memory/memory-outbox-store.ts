@@ -9,10 +9,12 @@ import type {
   ChosenRecords,
   DestinationPause,
   Operator,
+  OutboxActivity,
   OutboxAdmin,
   OutboxEdit,
   OutboxFilter,
   OutboxGroups,
+  OutboxListOptions,
   OutboxPage,
   OutboxRate,
   OutboxRecord,
@@ -181,7 +183,7 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
     return eachWakeUp((hint) => this.#data.rows.listen(hint), signal)
   }
 
-  list(filter: OutboxFilter, page: { readonly limit: number; readonly after?: string | undefined }): Promise<OutboxPage> {
+  list(filter: OutboxFilter, page: OutboxListOptions): Promise<OutboxPage> {
     return this.#administration.list(filter, page)
   }
 
@@ -235,6 +237,14 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
 
   rates(options: { readonly maxAge: number }): Promise<readonly OutboxRate[]> {
     return this.#administration.rates(options)
+  }
+
+  activity(options: { readonly maxAge: number }): Promise<OutboxActivity> {
+    return this.#administration.activity(options)
+  }
+
+  audited(entry: Pick<AuditEntry, 'action' | 'what'> & Operator, work: () => Promise<number>): Promise<number> {
+    return this.#administration.audited(entry, work)
   }
 
   audit(options: { readonly limit: number }): Promise<readonly AuditEntry[]> {

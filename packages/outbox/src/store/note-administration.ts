@@ -1,6 +1,6 @@
 import { isAckordError, type Runtime, toError } from '@ackord/core'
 import { checkCount, checkDuration, checkName, messageOf } from '@ackord/core/internal'
-import type { OutboxNotes } from './notes.ts'
+import type { Note, NoteQuery, OutboxNotes } from './notes.ts'
 import type {
   AuditEntry,
   DestinationPause,
@@ -8,6 +8,8 @@ import type {
   OutboxAdmin,
   OutboxFilter,
   OutboxGroup,
+  OutboxListOptions,
+  OutboxPage,
   OutboxRate,
   OutboxRecord,
   RelayReport,
@@ -75,7 +77,7 @@ export function completeAdministration(
     let count = 0
     let after: string | undefined
     do {
-      const page = await base.list({ ...filter, state: 'parked' }, { limit: stepSize, after })
+      const page = await base.list({ ...filter, state: 'parked' }, { limit: stepSize, after, payloads: false })
       count += await base.discard(
         page.records.map(({ id }) => id),
         reason,
@@ -85,8 +87,16 @@ export function completeAdministration(
     return count
   }
 
+  /** A store need not know the option `payloads`: one that reads them anyway has them removed here. */
+  async function list(filter: OutboxFilter, page: OutboxListOptions): Promise<OutboxPage> {
+    const found = await base.list(filter, page)
+    return page.payloads === false ? { ...found, records: found.records.map(withoutPayload) } : found
+  }
+
   return {
     ...base,
+
+    list,
 
     rearm: (which, edit, options = {}) =>
       audited({ action: 'rearm', what: describe(which), by: options.by, reason: options.reason }, () => base.rearm(which, edit, options)),
@@ -113,7 +123,7 @@ export function completeAdministration(
         let after: string | undefined
         let count = 0
         do {
-          const page = await base.list({ ...filter, state }, { limit: stepSize, after })
+          const page = await base.list({ ...filter, state }, { limit: stepSize, after, payloads: false })
           for (const record of page.records) addToGroup(groups, by, record)
           count += page.records.length
           after = page.next
@@ -138,22 +148,24 @@ export function completeAdministration(
 
     pauses: () => readPauses(notes),
 
-    async relays() {
-      const found = await notes.read('relay', { limit: maxNotes, maxAge: relayLifetime })
-      return found.flatMap(({ name, value, age }) => {
-        const report = parsed<Omit<RelayReport, 'id' | 'age'>>(value)
-        return report === undefined ? [] : [{ ...report, id: name, age }]
-      })
+    relays: async () => relaysOf(await notes.read('relay', relayQuery)),
+
+    rates: async ({ maxAge }) => ratesOf(await notes.read('rate', rateQuery(maxAge))),
+
+    async activity({ maxAge }) {
+      const queries: readonly NoteQuery[] = [
+        { kind: 'pause', ...pauseQuery },
+        { kind: 'relay', ...relayQuery },
+        { kind: 'rate', ...rateQuery(maxAge) },
+      ]
+      const [pauses = [], relays = [], rates = []] =
+        notes.readEach === undefined
+          ? await Promise.all(queries.map(({ kind, ...query }) => notes.read(kind, query)))
+          : await notes.readEach(queries)
+      return { pauses: pausesOf(pauses), relays: relaysOf(relays), rates: ratesOf(rates) }
     },
 
-    async rates({ maxAge }) {
-      checkDuration('maxAge', maxAge, { min: 1 })
-      const found = await notes.read('rate', { limit: maxNotes, maxAge: Math.min(maxAge, rateLifetime) })
-      return found.flatMap(({ value, at }) => {
-        const rate = parsed<Omit<OutboxRate, 'at'>>(value)
-        return rate === undefined ? [] : [{ ...rate, at }]
-      })
-    },
+    audited,
 
     async audit({ limit }) {
       checkCount('limit', limit)
@@ -166,14 +178,45 @@ export function completeAdministration(
   }
 }
 
+const pauseQuery = { limit: maxNotes }
+const relayQuery = { limit: maxNotes, maxAge: relayLifetime }
+
+function rateQuery(maxAge: number): Omit<NoteQuery, 'kind'> {
+  checkDuration('maxAge', maxAge, { min: 1 })
+  return { limit: maxNotes, maxAge: Math.min(maxAge, rateLifetime) }
+}
+
 /** The pauses that are not over, by destination. */
 export async function readPauses(notes: OutboxNotes): Promise<readonly DestinationPause[]> {
-  const found = await notes.read('pause', { limit: maxNotes })
-  return found.flatMap(({ name: destination, value, at, age }) => {
+  return pausesOf(await notes.read('pause', pauseQuery))
+}
+
+function relaysOf(notes: readonly Note[]): readonly RelayReport[] {
+  return notes.flatMap(({ name, value, age }) => {
+    const report = parsed<Omit<RelayReport, 'id' | 'age'>>(value)
+    return report === undefined ? [] : [{ ...report, id: name, age }]
+  })
+}
+
+function ratesOf(notes: readonly Note[]): readonly OutboxRate[] {
+  return notes.flatMap(({ value, at }) => {
+    const rate = parsed<Omit<OutboxRate, 'at'>>(value)
+    return rate === undefined ? [] : [{ ...rate, at }]
+  })
+}
+
+function pausesOf(notes: readonly Note[]): readonly DestinationPause[] {
+  return notes.flatMap(({ name: destination, value, at, age }) => {
     const { duration, by, reason } = parsed<{ readonly duration?: number } & Operator>(value) ?? {}
     if (duration !== undefined && age >= duration) return []
     return [{ destination, since: at, until: duration === undefined ? undefined : at + duration, by, reason }]
   })
+}
+
+const noBytes = new Uint8Array()
+
+function withoutPayload(record: OutboxRecord): OutboxRecord {
+  return record.message.data.byteLength === 0 ? record : { ...record, message: record.message.copy(noBytes) }
 }
 
 function addToGroup(groups: Map<string, Mutable<OutboxGroup>>, by: 'failure' | 'type' | 'destination', record: OutboxRecord): void {

@@ -16,6 +16,13 @@ export interface Note {
  */
 export type NoteKind = 'pause' | 'relay' | 'rate' | 'audit'
 
+export interface NoteQuery {
+  readonly kind: NoteKind
+  readonly limit: number
+  /** Only notes that were written at most this many milliseconds ago. */
+  readonly maxAge?: number | undefined
+}
+
 /**
  * Small facts that all relays and operators of a store share. A store implements these three calls, and gets pausing, the list of relays, rates and the audit from them.
  * Names have at most 200 characters, values at most 10,000.
@@ -25,6 +32,8 @@ export interface OutboxNotes {
   put(kind: NoteKind, notes: readonly Pick<Note, 'name' | 'value'>[], keep: number): Promise<void>
   /** The latest notes first. `maxAge`: only notes that were written at most this many milliseconds ago. */
   read(kind: NoteKind, options: { readonly limit: number; readonly maxAge?: number | undefined }): Promise<readonly Note[]>
+  /** The notes of each query, with one statement. Default: `read` is called for each. */
+  readEach?(queries: readonly NoteQuery[]): Promise<readonly (readonly Note[])[]>
   /** Whether there was one. */
   delete(kind: NoteKind, name: string): Promise<boolean>
 }

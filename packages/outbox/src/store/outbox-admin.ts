@@ -45,6 +45,14 @@ export interface OutboxFilter {
   readonly maxAge?: number | undefined
 }
 
+export interface OutboxListOptions {
+  readonly limit: number
+  /** The `next` cursor of an earlier page; any other value is rejected. Default: the first page. */
+  readonly after?: string | undefined
+  /** Whether messages have their data. Without it SQL databases do not read the payloads, which may be large. Default: true. */
+  readonly payloads?: boolean | undefined
+}
+
 export interface OutboxPage {
   readonly records: readonly OutboxRecord[]
   /** The cursor of the next page, to be passed to `list`; `undefined` on the last page. */
@@ -165,11 +173,19 @@ export interface OutboxRate {
   readonly parked: number
 }
 
+/** What operators and relays have left in the store. */
+export interface OutboxActivity {
+  readonly pauses: readonly DestinationPause[]
+  readonly relays: readonly RelayReport[]
+  readonly rates: readonly OutboxRate[]
+}
+
 export interface AuditEntry extends Operator {
   readonly id: string
   /** Milliseconds since the epoch, by the store's clock. */
   readonly at: number
-  readonly action: 'rearm' | 'park' | 'discard' | 'pause' | 'resume'
+  /** `replay`: of dead letters, which a broker has. */
+  readonly action: 'rearm' | 'park' | 'discard' | 'pause' | 'resume' | 'replay'
   /** What it was done to, for people: the filter, a destination, or the first ids. */
   readonly what: string
   /** How many records; `undefined` if the action has not ended, or its process did before it could say. */
@@ -182,8 +198,8 @@ export type ChosenRecords = { readonly ids: readonly string[] } | { readonly fil
 
 /** The interface for operators; the same on every store. */
 export interface OutboxAdmin {
-  /** Oldest first. `after` is the `next` cursor of an earlier page; any other value is rejected. */
-  list(filter: OutboxFilter, page: { readonly limit: number; readonly after?: string | undefined }): Promise<OutboxPage>
+  /** Oldest first. */
+  list(filter: OutboxFilter, page: OutboxListOptions): Promise<OutboxPage>
   get(id: string): Promise<OutboxRecord | undefined>
   /**
    * Makes parked records ready to be published again, with their attempts reset to 0, and edited if `edit` is given. `options.state` selects
@@ -227,6 +243,10 @@ export interface OutboxAdmin {
   relays?(): Promise<readonly RelayReport[]>
   /** What relays have published in the last `maxAge` milliseconds, at most 24 hours, the latest first. At most 10,000. */
   rates?(options: { readonly maxAge: number }): Promise<readonly OutboxRate[]>
+  /** What `pauses()`, `relays()` and `rates()` return, read with one statement: for a page that shows them again and again. */
+  activity?(options: { readonly maxAge: number }): Promise<OutboxActivity>
+  /** Does something that is not done to the store, and writes it to its audit: when it begins, and again with the number that it resolves to, or its error. */
+  audited?(entry: Pick<AuditEntry, 'action' | 'what'> & Operator, work: () => Promise<number>): Promise<number>
   /** The actions of operators in the last 90 days, the latest first. */
   audit?(options: { readonly limit: number }): Promise<readonly AuditEntry[]>
 }

@@ -2,6 +2,7 @@ import { isAckordError, type Logger, type Runtime, StoreRefusesWritesError, type
 import { Coalescer } from '../client/coalescer.ts'
 import type { KeySpace } from '../client/keys.ts'
 import { type RedisPort, type Script, script } from '../client/port.ts'
+import { releaseScript } from '../client/release-script.ts'
 import { callFailureOf, isRefusalOfWrites } from '../client/reply.ts'
 
 export interface Lease {
@@ -212,8 +213,3 @@ for n = 1, #KEYS do
   answers[n] = redis.pcall('GET', KEYS[n]) == ARGV[n + 1] and redis.call('PEXPIRE', KEYS[n], ARGV[1]) or 0
 end
 return answers`)
-
-/** KEYS: a marker. ARGV: its token. Releases the lease if it is still held. */
-const releaseScript: Script = script(`
-if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
-return 0`)

@@ -31,7 +31,7 @@ import { defaultTag } from '../client/keys.ts'
 import { InboxBusyError, PartialCommitError, TransactionAbortedError } from '../errors.ts'
 import { OvertakenError } from '../transaction/committer.ts'
 import { internalsOf, type Redis } from '../transaction/redis.ts'
-import { type InboxClaim, UnitOfWork } from '../transaction/unit-of-work.ts'
+import { type MarkerClaim, UnitOfWork } from '../transaction/unit-of-work.ts'
 import { type Begun, InboxLeases, type Lease } from './inbox-leases.ts'
 import { markerMaker } from './marker.ts'
 
@@ -97,7 +97,7 @@ export function inboxMiddleware(redis: Redis, options: InboxOptions): Middleware
     throw new InboxBusyError(describeMessage(message), remaining)
   }
 
-  function claimOf(lease: Lease, { source, id }: InboxKey): InboxClaim {
+  function claimOf(lease: Lease, { source, id }: InboxKey): MarkerClaim {
     const { marker, token } = lease
     return {
       marker,

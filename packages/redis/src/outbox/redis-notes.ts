@@ -1,5 +1,5 @@
-import type { Note, OutboxNotes } from '@ackord/outbox'
-import { type RedisPort, script } from '../client/port.ts'
+import type { Note, NoteQuery, OutboxNotes } from '@ackord/outbox'
+import { type RedisPort, type Reply, script } from '../client/port.ts'
 import { asList } from '../client/reply.ts'
 
 /**
@@ -12,27 +12,43 @@ import { asList } from '../client/reply.ts'
 export function redisNotes(port: RedisPort, keyOf: (...parts: readonly string[]) => string): OutboxNotes {
   const keysOf = (kind: string) => [keyOf('note-times', kind), keyOf('notes', kind)]
 
+  async function readEach(queries: readonly NoteQuery[]): Promise<readonly (readonly Note[])[]> {
+    const limits = queries.flatMap(({ limit, maxAge }) => [String(limit), String(maxAge ?? '')])
+    const [now, ...found] = asList(
+      await port.evaluate(
+        readNotes,
+        queries.flatMap(({ kind }) => keysOf(kind)),
+        limits,
+      ),
+    )
+    return found.map((words) => notesOf(asList(words), Number(now)))
+  }
+
   return {
     async put(kind, notes, keep) {
       await port.evaluate(putNotes, keysOf(kind), [String(keep), ...notes.flatMap(({ name, value }) => [name, value])])
     },
 
-    async read(kind, { limit, maxAge }) {
-      const [now, ...words] = asList(await port.evaluate(readNotes, keysOf(kind), [String(limit), String(maxAge ?? '')])).map(String)
-      const notes: Note[] = []
-      for (let at = 0; at + 2 < words.length; at += 3) {
-        const [name, score, value] = words.slice(at, at + 3) as [string, string, string]
-        const written = -Number(score)
-        // The server's clock may have been set back.
-        notes.push({ name, value, at: toMilliseconds(written), age: Math.max(0, toMilliseconds(Number(now) - written)) })
-      }
-      return notes
-    },
+    read: async (kind, query) => (await readEach([{ kind, ...query }])).flat(),
+
+    readEach,
 
     async delete(kind, name) {
       return Number(await port.evaluate(deleteNote, keysOf(kind), [name])) > 0
     },
   }
+}
+
+/** `words`: of each note its name, score and value. `now`: microseconds. */
+function notesOf(words: readonly Reply[], now: number): readonly Note[] {
+  const notes: Note[] = []
+  for (let at = 0; at + 2 < words.length; at += 3) {
+    const [name, score, value] = words.slice(at, at + 3).map(String) as [string, string, string]
+    const written = -Number(score)
+    // The server's clock may have been set back.
+    notes.push({ name, value, at: toMilliseconds(written), age: Math.max(0, toMilliseconds(now - written)) })
+  }
+  return notes
 }
 
 function toMilliseconds(microseconds: number): number {
@@ -63,17 +79,24 @@ for i = 2, #ARGV, 2 do
   redis.call('ZADD', KEYS[1], whole(-now), ARGV[i])
 end`)
 
-/** ARGV: the maximum number, and the maximum age in milliseconds or ''. Returns the time, then of each note its name, score and value. */
+/**
+ * KEYS and ARGV in pairs, one for each query. ARGV: the maximum number, and the maximum age in milliseconds or ''. Returns the time, then for each query a list: of each note
+ * its name, score and value.
+ */
 const readNotes = script(`${clock}
-local last = ARGV[2] == '' and '+inf' or whole(ARGV[2] * 1000 - now)
-local flat = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', last, 'WITHSCORES', 'LIMIT', 0, ARGV[1])
 local reply = { whole(now) }
-for i = 1, #flat, 2 do
-  local value = redis.call('HGET', KEYS[2], flat[i])
-  if value then
-    local n = #reply
-    reply[n + 1], reply[n + 2], reply[n + 3] = flat[i], flat[i + 1], value
+for k = 1, #KEYS, 2 do
+  local last = ARGV[k + 1] == '' and '+inf' or whole(ARGV[k + 1] * 1000 - now)
+  local flat = redis.call('ZRANGEBYSCORE', KEYS[k], '-inf', last, 'WITHSCORES', 'LIMIT', 0, ARGV[k])
+  local found = {}
+  for i = 1, #flat, 2 do
+    local value = redis.call('HGET', KEYS[k + 1], flat[i])
+    if value then
+      local n = #found
+      found[n + 1], found[n + 2], found[n + 3] = flat[i], flat[i + 1], value
+    end
   end
+  reply[#reply + 1] = found
 end
 return reply`)
 

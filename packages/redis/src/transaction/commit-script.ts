@@ -8,11 +8,12 @@ import type { CommitFragment } from '../client/queued-command.ts'
  *     KEYS: for each message its marker, then the keys of its guards and commands, in their order; in the end streams that wake their readers if anything is committed
  *     ARGV: rule, retention, then for each message: token, plan, then for each guard and command its name and its arguments that are not keys
  *     rule: 'lease': the marker must hold the token. 'once': there must be no marker
+ *     token: may have a second word, which is in the marker only after the commit. It is different for each commit that is tried under one lease
  *     plan: for each guard and command its kind, the number of keys, ':' if they come first and '@' if not, and the number of further arguments
  *
  * The answer for each message is one of
  *
- *     OK answers           committed; the marker is done:<token>. The answers are those of fragments
+ *     OK answers           committed; the marker is done:<token>, and a command may have added a blank and more. The answers are those of fragments
  *     DONE                 committed before, by the same call: the client sent it twice
  *     LOST held            the marker holds this value instead; nothing written
  *     TYPE n found         the n-th key has another type than it must; nothing written
@@ -38,7 +39,7 @@ local fragments = {}
 ${fragments.map(fragmentLua).join('\n')}
 local shape = '(%a)(%d+)([:@])(%d+)'
 local guarded = pcall
-local gmatch, sub, find, call, pcall = string.gmatch, string.sub, string.find, redis.call, redis.pcall
+local gmatch, match, sub, find, call, pcall = string.gmatch, string.match, string.sub, string.find, redis.call, redis.pcall
 
 -- The words of a command whose keys do not come first: its first argument has the positions of the keys.
 local function spread(a, k, keys, argc)
@@ -217,9 +218,9 @@ local answers, a, k, last, committed = {}, 3, 1, #ARGV, false
 while a < last do
   local marker, token, plan = KEYS[k], ARGV[a], ARGV[a + 1]
   local held, answer = pcall('GET', marker), nil
-  if rule == 'lease' and held ~= token or rule == 'once' and held then
+  if rule == 'lease' and held ~= token and held ~= match(token, '^%S+') or rule == 'once' and held then
     if type(held) == 'table' then held = held.err end
-    if held == 'done:' .. token then answer = 'DONE'
+    if held and sub(held .. ' ', 1, #token + 6) == 'done:' .. token .. ' ' then answer = 'DONE'
     elseif held and sub(held, 1, #token + 9) == 'partial:' .. token .. ':' then answer = 'PARTIAL ' .. sub(held, #token + 10)
     else answer = 'LOST ' .. (held or '') end
   end

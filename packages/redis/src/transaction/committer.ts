@@ -9,7 +9,7 @@ import { CommitUnknownError, LeaseLostError, PartialCommitError, TransactionAbor
 import type { CommandQueue } from './command-queue.ts'
 import { addTransaction, commandAt } from './commit-plan.ts'
 import { commitScriptFor } from './commit-script.ts'
-import type { InboxClaim } from './unit-of-work.ts'
+import type { MarkerClaim } from './unit-of-work.ts'
 
 /** When a transaction may commit, and how long its marker stays. */
 export interface CommitRule {
@@ -165,12 +165,12 @@ function readAnswer(reply: unknown): CommitAnswer {
 /** Another delivery of the message was committed while this one was handled. Nothing was written; the inbox acks the message. */
 export class OvertakenError extends LeaseLostError {}
 
-/** The error for the caller of a transaction that was not committed. `rule`: of the inbox around it. */
+/** The error for the caller of a transaction that was not committed. `claim`: the one that was to commit with it. */
 export function commitError(
   { verdict, detail, cause }: CommitAnswer,
   queue: CommandQueue,
   owner: string,
-  rule: InboxClaim['rule'] | undefined,
+  claim: MarkerClaim | undefined,
 ): Error {
   const [number = '', ...words] = detail.split(' ')
   const text = words.join(' ')
@@ -198,9 +198,10 @@ export function commitError(
     case 'FENCED':
       return fencedError(owner, cause)
     case 'LOST':
+      if (claim?.lostError !== undefined) return claim.lostError()
       if (detail.startsWith('partial:')) return new PartialCommitError(owner, detail)
       // Only `done:` proves that the message is done. Other values are of a worker in another mode, or of a stranger that wrote to the key.
-      return rule === 'once' && detail.startsWith('done:') ? new OvertakenError(owner) : new LeaseLostError(owner)
+      return claim?.rule === 'once' && detail.startsWith('done:') ? new OvertakenError(owner) : new LeaseLostError(owner)
     default:
       return new TransactionAbortedError(owner, `the commit script answered ${verdict} ${detail}.`)
   }
@@ -238,10 +239,10 @@ function eventProblem(text: string): string {
  */
 const resolveScript: Script = script(`
 local held, token = redis.call('GET', KEYS[1]), ARGV[1]
-if held == 'done:' .. token then return 'DONE' end
+if held and string.sub(held .. ' ', 1, #token + 6) == 'done:' .. token .. ' ' then return 'DONE' end
 if held and string.sub(held, 1, #token + 9) == 'partial:' .. token .. ':' then return 'PARTIAL ' .. string.sub(held, #token + 10) end
 if ARGV[2] == 'lease' then
-  if held == token then redis.call('DEL', KEYS[1]) end
+  if held and held == string.match(token, '^%S+') then redis.call('DEL', KEYS[1]) end
   return 'FENCED'
 end
 if ARGV[2] == 'fence' and not held then

@@ -72,7 +72,9 @@ export function transactionRunner(internals: RedisInternals, caller: string, opt
     if (outer !== undefined) return nestedTransaction(internals, outer, work, context, terms)
     const unit = internals.findUnit(context)
     // The writes of an afterCommit callback need no marker: the message is done.
-    if (unit === undefined || unit.state === 'committed') return new UnitOfWork(internals, undefined).run(terms, work, context)
+    if (unit === undefined || unit.state === 'committed' || work.claim !== undefined) {
+      return new UnitOfWork(internals, work.claim).run(terms, work, context)
+    }
     return unit.run(terms, work, context)
   }
   return Object.assign(runTransaction, { inheritPorts: ports.inheritPorts })

@@ -13,20 +13,23 @@ import { CommandQueue } from './command-queue.ts'
 import { type CommitAnswer, commitError } from './committer.ts'
 import type { RedisInternals } from './redis.ts'
 
-/** What an inbox has on a message: the marker that commits together with the message's writes. */
-export interface InboxClaim {
+/** What an inbox has on a message, or an idempotency store on a request: the marker that commits together with the writes. */
+export interface MarkerClaim {
   readonly marker: string
+  /** If several calls may try to commit under the claim: with a blank and a second word, which is different for each. */
   readonly token: string
   /** `lease`: the commit succeeds while the marker holds the token. `once`: it succeeds if there is no marker. */
   readonly rule: 'lease' | 'once'
   /** Milliseconds for which the marker stays after the commit. */
   readonly retention: number
-  /** Makes the ids of the outputs of one attempt. */
-  readonly outputIds: () => OutputIds
+  /** Makes the ids of the outputs of one attempt. Default: those of the context. */
+  readonly outputIds?: (() => OutputIds) | undefined
   /** Stops the renewal of the lease, if there is one. Idempotent. */
   readonly stopRenewal: () => void
   /** Gives up the lease, if there is one. Never rejects. */
   readonly release: () => Promise<void>
+  /** The error of a commit that found another value in the marker. Default: a `LeaseLostError`. */
+  readonly lostError?: (() => Error) | undefined
 }
 
 /** What is done in one transaction. */
@@ -34,6 +37,10 @@ export interface TransactionWork<R> {
   /** The message that is being handled, whose verdicts wait for the end of the transaction; `undefined` outside of a router. */
   readonly message: Message | undefined
   readonly run: (context: Context) => Promise<R>
+  /** The claim that commits with it, instead of the one of the inbox around it. Default: none. */
+  readonly claim?: MarkerClaim | undefined
+  /** Names what is done, in errors. Default: the message, or `redis.write()`. */
+  readonly owner?: string | undefined
   /** Why a result must not be committed inside of an inbox. Default: it may be. */
   readonly problemOf?: ((result: R, message: Message | undefined) => Error | undefined) | undefined
 }
@@ -82,10 +89,10 @@ export type UnitState = 'open' | 'running' | 'committed' | 'over' | 'released' |
  */
 export class UnitOfWork {
   readonly #internals: RedisInternals
-  readonly #claim: InboxClaim | undefined
+  readonly #claim: MarkerClaim | undefined
   #state: UnitState = 'open'
 
-  constructor(internals: RedisInternals, claim: InboxClaim | undefined) {
+  constructor(internals: RedisInternals, claim: MarkerClaim | undefined) {
     this.#internals = internals
     this.#claim = claim
   }
@@ -96,7 +103,7 @@ export class UnitOfWork {
 
   /** Runs the work in the one transaction of this unit. */
   run<R>(terms: TransactionTerms, work: TransactionWork<R>, context: Context): Promise<R> {
-    if (this.#state !== 'open') return Promise.reject(secondTransaction(ownerOf(work.message), this.#state))
+    if (this.#state !== 'open') return Promise.reject(secondTransaction(ownerOf(work), this.#state))
     this.#state = 'running'
     return this.#attempt(terms, work, context, 1)
   }
@@ -110,7 +117,7 @@ export class UnitOfWork {
     const { queueContext, logger, committer } = this.#internals
     const queue = new CommandQueue(queueContext, new TransactionScope(context, { logger }), () => describeMessage(message), marker)
     const answer = await committer.commit({ rule: { marker: rule, retention, undo: false }, marker, token, queue })
-    if (answer.verdict !== 'OK' && answer.verdict !== 'DONE') throw commitError(answer, queue, describeMessage(message), rule)
+    if (answer.verdict !== 'OK' && answer.verdict !== 'DONE') throw commitError(answer, queue, describeMessage(message), claim)
     this.#state = 'committed'
   }
 
@@ -126,7 +133,7 @@ export class UnitOfWork {
 
   #attempt<R>(terms: TransactionTerms, work: TransactionWork<R>, context: Context, number: number): Promise<R> {
     const scope = new TransactionScope(context, { logger: terms.logger })
-    const queue = new CommandQueue(this.#internals.queueContext, scope, () => ownerOf(work.message), this.#claim?.marker)
+    const queue = new CommandQueue(this.#internals.queueContext, scope, () => ownerOf(work), this.#claim?.marker)
     const attempt: Attempt<R> = { terms, work, context, number, scope, queue }
     const worked = (result: R) => this.#worked(attempt, result)
     const failed = (error: unknown) => this.#failed(attempt, error)
@@ -148,7 +155,7 @@ export class UnitOfWork {
     context.signal.throwIfAborted()
     if (work.message !== undefined) scope.hold(work.message)
     let inside = this.#internals.enter(context, queue).with(transactionScopeKey, scope)
-    if (this.#claim !== undefined) inside = inside.with(outputIdsKey, this.#claim.outputIds())
+    if (this.#claim?.outputIds !== undefined) inside = inside.with(outputIdsKey, this.#claim.outputIds())
     const running: unknown = enter(inside, () => work.run(inside))
     // A user's function may return a plain value, or a promise of another library.
     return running instanceof Promise ? running : Promise.resolve(running as R)
@@ -193,7 +200,7 @@ export class UnitOfWork {
     if (verdict === 'OK' || verdict === 'DONE') return this.#committed(attempt, result)
     if (verdict === 'CONFLICT' && number <= terms.retries && !context.signal.aborted) return this.#again(attempt)
     if (leavesMarker(answer)) this.#state = 'left'
-    const error = commitError(answer, queue, ownerOf(work.message), this.#claim?.rule)
+    const error = commitError(answer, queue, ownerOf(work), this.#claim)
     if (verdict === 'UNKNOWN' || verdict === 'PARTIAL') return this.#ended(attempt, 'unknown', error)
     return this.#failed(attempt, error)
   }
@@ -259,6 +266,7 @@ function secondTransaction(owner: string, state: UnitState): Error {
   return new TransactionAbortedError(owner, detail, { retryable: hasFailed })
 }
 
-function ownerOf(message: Message | undefined): string {
+function ownerOf({ message, owner }: Pick<TransactionWork<unknown>, 'message' | 'owner'>): string {
+  if (owner !== undefined) return owner
   return message === undefined ? 'redis.write()' : describeMessage(message)
 }

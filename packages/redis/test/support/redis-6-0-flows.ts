@@ -1,6 +1,6 @@
 import { Message, publishAll, type RawMessage } from '@ackord/core'
 import { checkDurability } from '../../src/check-durability.ts'
-import type { Redis } from '../../src/index.ts'
+import { type Redis, redisIdempotency } from '../../src/index.ts'
 import { type StreamSourceOptions, streamPublisher, streamSource, trimStream } from '../../src/streams/index.ts'
 import { useStreamOutbox } from '../outbox/stream/stream-outbox-flow.ts'
 
@@ -40,6 +40,25 @@ async function consume(redis: Redis, options: StreamSourceOptions): Promise<void
   await trimStream(redis, { stream, shards, minId: false })
 }
 
+/** Claims, finds the claim running, releases, writes, and gets the answer. */
+async function answerOnce(redis: Redis): Promise<void> {
+  const store = redisIdempotency(redis)
+  const key = { scope: 'POST /orders', key: 'k1' }
+  const claim = async () => {
+    const found = await store.claim(key, { fingerprint: 'f1', lease: 60_000 })
+    return found.state === 'claimed' ? found.token : found.state
+  }
+  const token = await claim()
+  await claim()
+  await store.release(key, token)
+  const work = async () => {
+    await redis.commands().set(redis.key('ackord', 'order'), 'placed')
+    return { status: 201, headers: [], body: new Uint8Array([255]) }
+  }
+  await store.write(key, await claim(), work, { retention: 60_000 })
+  await claim()
+}
+
 /** The flows of streams. The flows of inbox, outbox and the rest of the package are added to this list. */
 export const flows: readonly Flow[] = [
   {
@@ -51,6 +70,7 @@ export const flows: readonly Flow[] = [
     run: (redis) => consume(redis, { stream: 'ordered', group: 'g', shards: 2, order: 'perKey', block: 50, prefetch: 4 }),
   },
   { name: 'a stream outbox', run: useStreamOutbox },
+  { name: 'an idempotency store', run: answerOnce },
   {
     name: 'durability',
     run: async (redis) => {

@@ -24,6 +24,8 @@ export interface TableNames {
   readonly keep: string
   /** Small facts that relays and operators share: pauses, the list of relays, rates and the audit. */
   readonly notes: string
+  /** The claims and answers of requests with an idempotency key. */
+  readonly idempotency: string
 }
 
 export interface TableOptions {
@@ -59,6 +61,7 @@ export function tablesOf(dialect: Dialect, options: TableOptions, defaults: Tabl
     hands: named('hands'),
     keep: named('keep'),
     notes: named('notes'),
+    idempotency: named('idempotency'),
   }
 }
 

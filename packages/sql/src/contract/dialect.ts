@@ -90,5 +90,21 @@ export function explainMissing(dialect: Dialect, error: unknown, table: string):
   return new SchemaError('missing', text, { cause: error })
 }
 
+/** The same statements, with better errors. Each must return a promise. */
+export function explaining<Statements extends object>(statements: Statements, explain: (error: unknown) => unknown): Statements {
+  const wrapped = Object.entries(statements).map(([name, call]) => [
+    name,
+    async (...given: unknown[]) => {
+      try {
+        return await (call as (...given: unknown[]) => Promise<unknown>)(...given)
+      } catch (error) {
+        throw explain(error)
+      }
+    },
+  ])
+  // Each under its own name, with the same parameters and result.
+  return Object.fromEntries(wrapped) as Statements
+}
+
 const invisibleText =
   ' If the tables exist, check the search_path of the transaction: a handler may have changed it. The option `schema` makes the names independent of it.'

@@ -1,4 +1,14 @@
-import type { ClaimOptions, InboxQuery, Note, OutboxFilter, OutboxReference, Outcome, RearmOptions } from '@ackord/outbox'
+import type {
+  ClaimOptions,
+  IdempotencyKey,
+  InboxQuery,
+  Note,
+  NoteQuery,
+  OutboxFilter,
+  OutboxReference,
+  Outcome,
+  RearmOptions,
+} from '@ackord/outbox'
 import type { RowKey } from '../records/claim-bytes.ts'
 import type { ClaimedRowKey } from '../records/claimed-record.ts'
 import type { OutboxRow } from '../records/outbox-row.ts'
@@ -62,7 +72,7 @@ export type ChosenRows = { readonly ids: readonly string[] } | { readonly filter
  */
 export interface AdminStatements {
   /** Rows after this seq, ordered by seq. */
-  list(filter: OutboxFilter, after: string, limit: number): Promise<readonly Row[]>
+  list(filter: OutboxFilter, page: { readonly after: string; readonly limit: number; readonly payloads: boolean }): Promise<readonly Row[]>
   get(seq: string): Promise<Row | undefined>
   /** The column `history` of a row; no row where the table has no such column. */
   history(seq: string): Promise<Row | undefined>
@@ -99,11 +109,53 @@ export type GroupedBy = 'failure' | 'type' | 'destination'
 export interface NoteStatements {
   /** Writes the notes with one statement, and deletes those of the kind that were written more than `keep` milliseconds ago. Names are sorted and unique. */
   put(kind: string, notes: readonly Pick<Note, 'name' | 'value'>[], keep: number): Promise<void>
-  /** The latest first: `name`, `value`, when it was written (`at`), and the milliseconds since then (`age`). */
-  read(kind: string, options: { readonly limit: number; readonly maxAge: number | undefined }): Promise<readonly Row[]>
+  /** The notes of all queries, with one statement, those of each query the latest first: `kind`, `name`, `value`, when it was written (`at`), and the milliseconds since then (`age`). */
+  read(queries: readonly NoteQuery[]): Promise<readonly Row[]>
   /** Whether there was one. */
   delete(kind: string, name: string): Promise<boolean>
 }
+
+/** A request that claims an idempotency key. */
+export interface NewIdempotencyClaim {
+  readonly fingerprint: string
+  /** A UUID. */
+  readonly token: string
+  /** Milliseconds. */
+  readonly lease: number
+}
+
+/**
+ * The statements of an idempotency store. All times are the database's. A row expires with the retention of its answer, or `keepAbandoned` milliseconds after the
+ * lease of its claim, whichever it has. No call waits for the transaction of a request, where the database can skip locked rows.
+ */
+export interface IdempotencyStatements {
+  /**
+   * A plain read: `fingerprint`, `token`, `status` (null: running), `headers` (JSON), `data` (the body), the `remaining` milliseconds of the lease, and `expired` (1 or
+   * 0).
+   */
+  read(key: IdempotencyKey): Promise<Row | undefined>
+  /** Inserts the row of a claim. Resolves to whether there was none. */
+  insert(key: IdempotencyKey, claim: NewIdempotencyClaim): Promise<boolean>
+  /** Gives a row with this token, which is running or has expired, to another claim. Resolves to whether it was still there and not locked. */
+  replace(key: IdempotencyKey, claim: NewIdempotencyClaim, token: string): Promise<boolean>
+  /** Deletes a running row with this token, unless it is locked. */
+  release(key: IdempotencyKey, token: string): Promise<void>
+  /** Deletes expired rows. Skips rows locked by another cleanup. Resolves to the number of deleted rows. */
+  deleteExpired(limit: number): Promise<number>
+}
+
+/** An answer as it is stored. */
+export interface NewIdempotencyAnswer {
+  readonly status: number
+  /** JSON. */
+  readonly headers: string
+  readonly body: Uint8Array
+  /** Milliseconds. */
+  readonly retention: number
+}
+
+/** Milliseconds for which a claim is kept whose process has died, after its lease. */
+export const keepAbandoned: number = 24 * 60 * 60 * 1000
 
 export interface Migration {
   /** The version of the tables after this migration. */
@@ -145,6 +197,10 @@ export interface StoreDialect {
   administration(port: StorePort): AdminStatements
   /** `table` is that of the notes, quoted. */
   notes(driver: Driver<unknown>, table: string): NoteStatements
+  /** `table` is that of the idempotency keys, quoted. */
+  idempotency(driver: Driver<unknown>, table: string): IdempotencyStatements
+  /** Stores the answer in a running row with this token. It changes one row, or none if the claim is not held. */
+  answer(table: string): (key: IdempotencyKey, token: string, answer: NewIdempotencyAnswer) => Statement
   /** Deletes the referenced rows that are not due yet and not leased. `table` is the outbox, quoted. */
   cancel(table: string, references: readonly OutboxReference[]): Statement
   /**

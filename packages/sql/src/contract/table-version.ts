@@ -1,6 +1,7 @@
 import type { Runtime } from '@ackord/core'
 import type { Tables } from './database-options.ts'
-import type { RunStatement } from './driver.ts'
+import type { Dialect } from './dialect.ts'
+import type { Driver, RunStatement } from './driver.ts'
 
 export interface TableVersion {
   readonly version: number
@@ -15,8 +16,23 @@ export async function readVersion(run: RunStatement, { meta }: Tables): Promise<
   return row === undefined ? undefined : { version: Number(row['version']), oldestReader: Number(row['oldest_reader']) }
 }
 
+/** The same, on any connection. `undefined` also if the tables do not exist: the statement that needs them says so. */
+export async function findVersion<Handle>(
+  { driver, dialect }: { readonly driver: Driver<Handle>; readonly dialect: Dialect },
+  tables: Tables,
+): Promise<TableVersion | undefined> {
+  try {
+    return await readVersion((sql, parameters = []) => driver.run(driver.pool, sql, parameters), tables)
+  } catch (error) {
+    if (dialect.isSchemaMissing(error)) return undefined
+    throw error
+  }
+}
+
 /** The version that added the cause and the history of failures, and the notes. */
 const versionWithFailures = 4
+/** The version that added the idempotency keys. */
+export const versionWithIdempotency = 5
 /** Milliseconds before the version of older tables is read again. */
 const readAgainAfter = 60_000
 

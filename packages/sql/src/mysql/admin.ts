@@ -6,7 +6,19 @@ import { type OutboxRow, writtenSource } from '../records/outbox-row.ts'
 import type { Row } from '../records/row.ts'
 import { findDestinations, readEach, type StateAndDestination } from './destinations.ts'
 import { deleteSql, historySql } from './settle.ts'
-import { asText, fromNow, instant, joinParts, keyOf, keysSql, type RowKey, readRow, recordColumns, type SqlPart } from './sql-text.ts'
+import {
+  asText,
+  columnsWithoutData,
+  fromNow,
+  instant,
+  joinParts,
+  keyOf,
+  keysSql,
+  type RowKey,
+  readRow,
+  recordColumns,
+  type SqlPart,
+} from './sql-text.ts'
 import { storeTransaction } from './transaction-control.ts'
 
 const allStates = ['parked', 'published', 'ready', 'waiting']
@@ -28,7 +40,7 @@ export function mysqlAdministration({ driver, table, keepsFailures }: StorePort)
   }
 
   return {
-    async list(filter, after, limit) {
+    async list(filter, { after, limit, payloads }) {
       const failures = await keepsFailures()
       const matching = filterSql(filter, failures)
       const rows: Row[] = []
@@ -36,7 +48,7 @@ export function mysqlAdministration({ driver, table, keepsFailures }: StorePort)
         const wanted = limit - rows.length
         const keys = await keysOfPage(matching, filter, from, wanted)
         const last = keys.at(-1)
-        if (last !== undefined) rows.push(...(await rowsOf(run, rowsSql(table, keys, matching, failures))))
+        if (last !== undefined) rows.push(...(await rowsOf(run, rowsSql(table, keys, matching, columnsOf(failures, payloads)))))
         // A relay may have changed some rows since their keys were read. Rows behind these take their place: a page that is not full is the last one.
         if (last === undefined || keys.length < wanted) break
         from = last.seq
@@ -121,8 +133,8 @@ async function remove(run: RunStatement, table: string, rows: readonly Row[]): P
   await run(sql, parameters)
 }
 
-function columnsOf(failures: boolean): string {
-  return `${recordColumns}, CAST(o.last_error AS BINARY) AS last_error, ${failures ? 'o.cause, ' : ''}${stateOf('o')} AS shown_state,
+function columnsOf(failures: boolean, payloads = true): string {
+  return `${payloads ? recordColumns : columnsWithoutData}, CAST(o.last_error AS BINARY) AS last_error, ${failures ? 'o.cause, ' : ''}${stateOf('o')} AS shown_state,
   ${instant('o.available_at')} AS available_at, ${instant('o.lease_until')} AS lease_until,
   ${instant('o.published_at')} AS published_at, ${instant('o.parked_at')} AS parked_at`
 }
@@ -152,9 +164,9 @@ WHERE o.seq > ${after} AND ${sql} ORDER BY o.seq LIMIT ${limit}`,
 }
 
 /** Rows by key that match a filter, ordered by seq. */
-function rowsSql(table: string, keys: readonly RowKey[], matching: SqlPart, failures: boolean): SqlPart {
+function rowsSql(table: string, keys: readonly RowKey[], matching: SqlPart, columns: string): SqlPart {
   const { sql, parameters } = joinParts([keysSql(keys), matching], ' AND ')
-  return { sql: `SELECT ${columnsOf(failures)} FROM ${table} AS o FORCE INDEX (PRIMARY) WHERE ${sql} ORDER BY o.seq`, parameters }
+  return { sql: `SELECT ${columns} FROM ${table} AS o FORCE INDEX (PRIMARY) WHERE ${sql} ORDER BY o.seq`, parameters }
 }
 
 /** One row. */

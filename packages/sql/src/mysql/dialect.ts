@@ -4,6 +4,7 @@ import { cancelSql, mysqlAdministration } from './admin.ts'
 import { appender } from './append.ts'
 import { mysqlClaims } from './claims.ts'
 import { deepErrorNumberOf, errorNumberOf, isConflict, refusesWrites } from './errors.ts'
+import { answerStatement, mysqlIdempotency } from './idempotency.ts'
 import { findInboxSql, forgetAll, forgetSql, oldInboxSql, recordAll, recorder } from './inbox.ts'
 import { mysqlNotes } from './notes.ts'
 import { mysqlOwnership } from './ordering/ownership.ts'
@@ -17,6 +18,8 @@ const mysqlStore: StoreDialect = {
   ownership: mysqlOwnership,
   administration: mysqlAdministration,
   notes: mysqlNotes,
+  idempotency: mysqlIdempotency,
+  answer: answerStatement,
   cancel: cancelSql,
 
   async findInbox(driver, table, id, query) {

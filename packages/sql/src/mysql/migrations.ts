@@ -123,4 +123,26 @@ CREATE TABLE IF NOT EXISTS ${notes} (
 ALTER TABLE ${outbox} ADD COLUMN cause VARBINARY(1024), ADD COLUMN history MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 `,
   },
+  {
+    // The claims and answers of requests with an idempotency key. 255 UTF-16 code units have at most 765 bytes.
+    version: 5,
+    oldestReader: 1,
+    sql: ({ idempotency }) => `
+CREATE TABLE IF NOT EXISTS ${idempotency} (
+  scope        VARBINARY(765) NOT NULL,
+  request_key  VARBINARY(765) NOT NULL,
+  fingerprint  VARBINARY(765) NOT NULL,
+  token        VARBINARY(255) NOT NULL,
+  lease_until  DATETIME(6) NOT NULL,
+  expires_at   DATETIME(6) NOT NULL,
+  status       SMALLINT,
+  headers      LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+  body         LONGBLOB,
+  PRIMARY KEY (scope, request_key),
+  KEY expiry (expires_at),
+  CHECK ((status IS NULL) = (headers IS NULL)),
+  CHECK ((status IS NULL) = (body IS NULL))
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
+`,
+  },
 ]

@@ -1,3 +1,4 @@
+import type { NoteQuery } from '@ackord/outbox'
 import type { RunStatement } from '../contract/driver.ts'
 import type { NoteStatements, StoreDialect } from '../contract/store-dialect.ts'
 import { fromNow, instant, readRow } from './sql-text.ts'
@@ -19,12 +20,11 @@ ON DUPLICATE KEY UPDATE value = VALUES(value), written_at = VALUES(written_at)`,
       await run(`DELETE FROM ${table} WHERE kind = ? AND written_at < ${fromNow(-keep)}`, [kind])
     },
 
-    async read(kind, { limit, maxAge }) {
+    async read(queries) {
+      const sql = queries.map((query, index) => `SELECT * FROM (${readSql(table, query)}) AS q${index}`).join('\nUNION ALL\n')
       const { rows } = await run(
-        `SELECT name, CAST(value AS BINARY) AS value, ${instant('written_at')} AS \`at\`,
-  TIMESTAMPDIFF(MICROSECOND, written_at, UTC_TIMESTAMP(6)) / 1000 AS age
-FROM ${table} WHERE kind = ?${maxAge === undefined ? '' : ` AND written_at >= ${fromNow(-maxAge)}`} ORDER BY written_at DESC LIMIT ${limit}`,
-        [kind],
+        sql,
+        queries.map(({ kind }) => kind),
       )
       return rows.map(readRow)
     },
@@ -33,4 +33,11 @@ FROM ${table} WHERE kind = ?${maxAge === undefined ? '' : ` AND written_at >= ${
       return (await run(`DELETE FROM ${table} WHERE kind = ? AND name = ?`, [kind, name])).count === 1
     },
   }
+}
+
+/** The latest notes first. Its parameter is the kind. */
+function readSql(table: string, { limit, maxAge }: NoteQuery): string {
+  return `SELECT kind, name, CAST(value AS BINARY) AS value, ${instant('written_at')} AS \`at\`,
+  TIMESTAMPDIFF(MICROSECOND, written_at, UTC_TIMESTAMP(6)) / 1000 AS age
+FROM ${table} WHERE kind = ?${maxAge === undefined ? '' : ` AND written_at >= ${fromNow(-maxAge)}`} ORDER BY written_at DESC LIMIT ${limit}`
 }

@@ -53,8 +53,15 @@ export function splitScript(sql: string): readonly string[] {
 }
 
 /** The columns of a record, in a row named `o`. As bytes where a character set could change them. Rows must be passed to `readRow`. */
-export const recordColumns: string = `CAST(o.seq AS CHAR) AS seq, o.state, o.destination, o.id, o.type, o.data,
+export const recordColumns: string = recordColumnsWith('o.data')
+
+/** The same without the payload. */
+export const columnsWithoutData: string = recordColumnsWith(`X'' AS data`)
+
+function recordColumnsWith(data: string): string {
+  return `CAST(o.seq AS CHAR) AS seq, o.state, o.destination, o.id, o.type, ${data},
   CAST(o.attributes AS BINARY) AS attributes, o.attempts, ${instant('o.created_at')} AS created_at`
+}
 
 /**
  * The columns that a claim reads: the same and `age`. With `inline` also `bytes`, the size of the contents; where that exceeds `inline`, data and

@@ -34,10 +34,10 @@ export function outboxAdministration(
   const log = new OperatorLog(logger, { table })
 
   return {
-    async list(filter, { limit, after }) {
+    async list(filter, { limit, after, payloads = true }) {
       checkCount('limit', limit)
       if (after !== undefined && !isSeq(after)) throw invalidCursor(after)
-      const rows = await statements.list(checkedFilter(filter), after ?? '0', limit + 1)
+      const rows = await statements.list(checkedFilter(filter), { after: after ?? '0', limit: limit + 1, payloads })
       const records = rows.slice(0, limit).map(recordOf)
       return { records, next: rows.length > limit ? records.at(-1)?.id : undefined }
     },

@@ -1,6 +1,6 @@
 import { InvalidOptionError } from '@ackord/core'
 import { checkCount, checkDuration } from '@ackord/core/internal'
-import type { Note, OutboxNotes } from '@ackord/outbox'
+import type { Note, NoteQuery, OutboxNotes } from '@ackord/outbox'
 import type { NoteStatements } from '../contract/store-dialect.ts'
 import { SchemaError } from '../errors.ts'
 import { storable } from '../records/claimed-record.ts'
@@ -24,6 +24,18 @@ export function outboxNotes(statements: NoteStatements, { table, exists }: Outbo
     )
   }
 
+  async function readEach(queries: readonly NoteQuery[]): Promise<readonly (readonly Note[])[]> {
+    for (const { limit, maxAge } of queries) {
+      checkCount('limit', limit)
+      if (maxAge !== undefined) checkDuration('maxAge', maxAge)
+    }
+    await checkExists()
+    const rows = await statements.read(queries)
+    // A database need not keep the order of the parts of a union.
+    const notesOf = (kind: string) => rows.filter((row) => String(row['kind']) === kind).map(noteOf)
+    return queries.map(({ kind }) => notesOf(kind).sort((one, other) => other.at - one.at))
+  }
+
   return {
     async put(kind, notes, keep) {
       checkDuration('keep', keep)
@@ -34,12 +46,9 @@ export function outboxNotes(statements: NoteStatements, { table, exists }: Outbo
       await statements.put(kind, sorted, keep)
     },
 
-    async read(kind, { limit, maxAge }) {
-      checkCount('limit', limit)
-      if (maxAge !== undefined) checkDuration('maxAge', maxAge)
-      await checkExists()
-      return (await statements.read(kind, { limit, maxAge })).map(noteOf)
-    },
+    read: async (kind, query) => (await readEach([{ kind, ...query }])).flat(),
+
+    readEach,
 
     async delete(kind, name) {
       checkNoteName(name)

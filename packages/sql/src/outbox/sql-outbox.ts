@@ -16,10 +16,10 @@ import {
   type OutboxWriter,
   type RecordTaker,
 } from '@ackord/outbox'
-import type { OrderOptions, TableOptions, Tables } from '../contract/database-options.ts'
-import { explainMissing } from '../contract/dialect.ts'
+import type { OrderOptions, TableOptions } from '../contract/database-options.ts'
+import { explaining, explainMissing } from '../contract/dialect.ts'
 import type { Notifications } from '../contract/driver.ts'
-import { failuresCheck, readVersion, type TableVersion } from '../contract/table-version.ts'
+import { failuresCheck, findVersion } from '../contract/table-version.ts'
 import { orderedClaims } from '../ordering/ordered-claims.ts'
 import { type Database, portOf } from '../transaction/database.ts'
 import { type DatabasePort, foreignTransaction, type OpenTransaction } from '../transaction/open-transaction.ts'
@@ -82,7 +82,7 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
   const table = tables.outbox
   // The store uses the handle of the driver, whatever its type.
   const driver = port.driver as DatabasePort<unknown>['driver']
-  const keepsFailures = failuresCheck(() => versionOf(port, tables), runtime)
+  const keepsFailures = failuresCheck(() => findVersion(port, tables), runtime)
   const storePort = { driver, table, retain, keepsFailures }
   const explain = (error: unknown) => explainMissing(dialect, error, table)
   // Present: the order was checked.
@@ -169,32 +169,6 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
       return wakeUps.listen(signal)
     },
   }
-}
-
-/** `undefined` if the tables do not exist: the statement that needs them says so. */
-async function versionOf<Handle>({ driver, dialect }: DatabasePort<Handle>, tables: Tables): Promise<TableVersion | undefined> {
-  try {
-    return await readVersion((sql, parameters = []) => driver.run(driver.pool, sql, parameters), tables)
-  } catch (error) {
-    if (dialect.isSchemaMissing(error)) return undefined
-    throw error
-  }
-}
-
-/** The same statements, with better errors. */
-function explaining<Statements extends object>(statements: Statements, explain: (error: unknown) => unknown): Statements {
-  const wrapped = Object.entries(statements).map(([name, call]) => [
-    name,
-    async (...given: unknown[]) => {
-      try {
-        return await (call as (...given: unknown[]) => Promise<unknown>)(...given)
-      } catch (error) {
-        throw explain(error)
-      }
-    },
-  ])
-  // Each under its own name, with the same parameters and result.
-  return Object.fromEntries(wrapped) as Statements
 }
 
 /** Rejects a handle that is not in a transaction: the records would be stored whether or not the business writes are. */

@@ -11,8 +11,8 @@ import { instant } from './sql-text.ts'
 export function postgresAdministration({ driver, table, keepsFailures }: StorePort): AdminStatements {
   const run: RunStatement = (sql, parameters = []) => driver.run(driver.pool, sql, parameters)
   return {
-    async list(filter, after, limit) {
-      const { sql, parameters } = listSql(table, filter, await keepsFailures())
+    async list(filter, { after, limit, payloads }) {
+      const { sql, parameters } = listSql(table, filter, await keepsFailures(), payloads)
       return (await run(sql, [after, limit, ...parameters])).rows
     },
 
@@ -84,8 +84,9 @@ partition = $8::smallint, attributes = $9 WHERE ctid = $1::tid`,
   return rows.length
 }
 
-function columnsOf(failures: boolean): string {
-  return `o.seq::text AS seq, o.state, o.destination, o.id, o.type, o.data, o.attributes, o.attempts, o.last_error,${failures ? ' o.cause,' : ''}
+function columnsOf(failures: boolean, payloads = true): string {
+  const data = payloads ? 'o.data' : `''::bytea AS data`
+  return `o.seq::text AS seq, o.state, o.destination, o.id, o.type, ${data}, o.attributes, o.attempts, o.last_error,${failures ? ' o.cause,' : ''}
   ${stateOf('o')} AS shown_state,
   ${instant('o.created_at')} AS created_at, ${instant('o.available_at')} AS available_at, ${instant('o.lease_until')} AS lease_until,
   ${instant('o.published_at')} AS published_at, ${instant('o.parked_at')} AS parked_at`
@@ -101,8 +102,8 @@ interface FilterSql {
  * destination) to the next in the key and reads a page of each, because no index is ordered by seq alone. Few rows have the same message id, so these
  * are sorted instead.
  */
-export function listSql(table: string, filter: OutboxFilter, failures: boolean): FilterSql {
-  const columns = columnsOf(failures)
+export function listSql(table: string, filter: OutboxFilter, failures: boolean, payloads = true): FilterSql {
+  const columns = columnsOf(failures, payloads)
   const { sql, parameters } = filterSql(filter, 3, failures)
   if (filter.messageId !== undefined)
     return { parameters, sql: `SELECT ${columns} FROM ${table} AS o WHERE o.seq > $1::bigint AND ${sql} ORDER BY o.seq LIMIT $2` }
@@ -175,7 +176,10 @@ function statsSql(table: string): string {
 FROM ${table} AS o GROUP BY 1, 2 ORDER BY 1, 2`
 }
 
-/** The same, reading at most $1 rows of each state and destination, the oldest first. */
+/**
+ * The same, reading at most $1 rows of each state and destination, the oldest first. Parked and published rows are counted in the index alone: nothing else of them is needed, and
+ * there may be many.
+ */
 function limitedStatsSql(table: string): string {
   return `${targetsSql(table)}
 SELECT targets.destination, counted.* FROM targets CROSS JOIN LATERAL (
@@ -183,8 +187,15 @@ SELECT targets.destination, counted.* FROM targets CROSS JOIN LATERAL (
     sum(count(*)) OVER () >= $1 AS reached
   FROM (
     SELECT ${stateOf('o')} AS shown_state, o.created_at FROM ${table} AS o
-    WHERE o.state = targets.state AND o.destination = targets.destination ORDER BY o.seq LIMIT (SELECT $1::bigint)
+    WHERE o.state = targets.state AND o.destination = targets.destination AND targets.state IN ('ready', 'waiting')
+    ORDER BY o.seq LIMIT (SELECT $1::bigint)
   ) AS o GROUP BY o.shown_state
+  UNION ALL
+  SELECT targets.state, count(*)::float8, NULL, count(*) >= $1 FROM (
+    SELECT FROM ${table} AS o
+    WHERE o.state = targets.state AND o.destination = targets.destination AND targets.state IN ('parked', 'published')
+    ORDER BY o.seq LIMIT (SELECT $1::bigint)
+  ) AS o HAVING count(*) > 0
 ) AS counted`
 }
 
@@ -237,7 +248,7 @@ function filterSql(filter: OutboxFilter, from: number, failures: boolean): Filte
   const parameters: unknown[] = []
   const next = (value: unknown) => `$${from - 1 + parameters.push(value)}`
   const conditions = ['true']
-  if (filter.state !== undefined) conditions.push(storedStates[filter.state], `${stateOf('o')} = ${next(filter.state)}`)
+  if (filter.state !== undefined) conditions.push(rowsIn[filter.state])
   if (filter.destination !== undefined) conditions.push(`o.destination = ${next(filter.destination)}`)
   if (filter.type !== undefined) conditions.push(`o.type = ${next(filter.type)}`)
   if (filter.orderingKey !== undefined) conditions.push(`o.ordering_key = ${next(filter.orderingKey)}`)
@@ -250,11 +261,16 @@ function filterSql(filter: OutboxFilter, from: number, failures: boolean): Filte
   return { sql: conditions.join(' AND '), parameters }
 }
 
-/** The column values that correspond to the states shown to operators. */
-const storedStates: Readonly<Record<OutboxState, string>> = {
-  ready: "o.state IN ('ready', 'waiting')",
-  waiting: "o.state = 'waiting'",
-  leased: "o.state IN ('ready', 'waiting')",
+const [isLeased, isFree] = ['o.lease_until > clock_timestamp()', '(o.lease_until IS NULL OR o.lease_until <= clock_timestamp())']
+
+/**
+ * The rows in a state that is shown to operators, as `stateOf()` says. Written as conditions on columns: of an expression the planner would assume that it selects hardly any row,
+ * and spend half a second on compiling the statement of a large table.
+ */
+const rowsIn: Readonly<Record<OutboxState, string>> = {
+  ready: `o.state IN ('ready', 'waiting') AND ${isFree} AND (o.state = 'ready' OR o.available_at <= clock_timestamp())`,
+  waiting: `o.state = 'waiting' AND ${isFree} AND o.available_at > clock_timestamp()`,
+  leased: `o.state IN ('ready', 'waiting') AND ${isLeased}`,
   parked: "o.state = 'parked'",
   published: "o.state = 'published'",
 }

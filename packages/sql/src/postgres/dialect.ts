@@ -6,6 +6,7 @@ import { appender, leasedAppender } from './append.ts'
 import { postgresClaims } from './claims.ts'
 import { channelOf } from './client/pg-notifications.ts'
 import { deepSqlStateOf, sqlStateOf } from './errors.ts'
+import { answerStatement, postgresIdempotency } from './idempotency.ts'
 import { cleanInboxSql, findInboxSql, forgetAll, recordAll, recorder } from './inbox.ts'
 import { postgresNotes } from './notes.ts'
 import { postgresOwnership } from './ordering/ownership.ts'
@@ -19,6 +20,8 @@ const postgresStore: StoreDialect = {
   ownership: postgresOwnership,
   administration: postgresAdministration,
   notes: postgresNotes,
+  idempotency: postgresIdempotency,
+  answer: answerStatement,
   cancel: cancelSql,
 
   async findInbox(driver, table, id, query) {

@@ -149,4 +149,25 @@ CREATE TABLE ${notes} (
 CREATE INDEX ON ${notes} (kind, written_at);
 `,
   },
+  {
+    // The claims and answers of requests with an idempotency key.
+    version: 5,
+    oldestReader: 1,
+    sql: ({ idempotency }) => `
+CREATE TABLE ${idempotency} (
+  scope        text COLLATE "C" NOT NULL,
+  request_key  text COLLATE "C" NOT NULL,
+  fingerprint  text COLLATE "C" NOT NULL,
+  token        text COLLATE "C" NOT NULL,
+  lease_until  timestamptz NOT NULL,
+  expires_at   timestamptz NOT NULL,
+  status       smallint,
+  headers      text,
+  body         bytea,
+  PRIMARY KEY (scope, request_key),
+  CHECK ((status IS NULL) = (headers IS NULL) AND (status IS NULL) = (body IS NULL))
+);
+CREATE INDEX ON ${idempotency} (expires_at);
+`,
+  },
 ]

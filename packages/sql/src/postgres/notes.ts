@@ -10,8 +10,14 @@ export const postgresNotes: StoreDialect['notes'] = (driver, table): NoteStateme
       await run(putSql(table), [kind, names, values, keep])
     },
 
-    async read(kind, { limit, maxAge }) {
-      return (await run(readSql(table), [kind, limit, maxAge ?? null])).rows
+    async read(queries) {
+      const sql = queries.map((_, index) => `SELECT * FROM (${readSql(table, 3 * index)}) AS q${index}`).join('\nUNION ALL\n')
+      return (
+        await run(
+          sql,
+          queries.flatMap(({ kind, limit, maxAge }) => [kind, limit, maxAge ?? null]),
+        )
+      ).rows
     },
 
     async delete(kind, name) {
@@ -36,9 +42,10 @@ SELECT $1::text, given.name, given.value, clock_timestamp() FROM unnest($2::text
 ON CONFLICT (kind, name) DO UPDATE SET value = excluded.value, written_at = excluded.written_at`
 }
 
-/** The latest notes first. $1 kind, $2 limit, $3 maximum age in milliseconds (null: any). */
-function readSql(table: string): string {
-  return `SELECT name, value, ${instant('written_at')} AS at, ${ageOf('written_at')} AS age FROM ${table}
-WHERE kind = $1 AND written_at >= coalesce((SELECT clock_timestamp()) - $3::float8 * interval '1 millisecond', '-infinity')
-ORDER BY written_at DESC LIMIT $2`
+/** The latest notes first. After this many other parameters: kind, limit, maximum age in milliseconds (null: any). */
+function readSql(table: string, before: number): string {
+  const [kind, limit, maxAge] = [before + 1, before + 2, before + 3]
+  return `SELECT kind, name, value, ${instant('written_at')} AS at, ${ageOf('written_at')} AS age FROM ${table}
+WHERE kind = $${kind} AND written_at >= coalesce((SELECT clock_timestamp()) - $${maxAge}::float8 * interval '1 millisecond', '-infinity')
+ORDER BY written_at DESC LIMIT $${limit}`
 }

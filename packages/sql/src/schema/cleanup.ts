@@ -2,6 +2,7 @@ import { AckordError, idle, type Logger, type Metrics, outside, type Runtime, sy
 import { checkCount, checkDuration, PartPorts, rejectUnknownOptions } from '@ackord/core/internal'
 import type { TableOptions } from '../contract/database-options.ts'
 import type { Driver } from '../contract/driver.ts'
+import { cleanIdempotency } from '../idempotency/clean-idempotency.ts'
 import { cleanInbox } from '../inbox/clean-inbox.ts'
 import { sqlOutbox } from '../outbox/sql-outbox.ts'
 import { type Database, portOf } from '../transaction/database.ts'
@@ -45,7 +46,7 @@ const breath = 20
 const background = { keepAlive: false }
 
 /**
- * Periodically deletes expired inbox rows and published outbox records: in bounded batches, by the database's clock. Safe to run in any number of
+ * Periodically deletes expired inbox rows, published outbox records and expired answers of `sqlIdempotency()`: in bounded batches, by the database's clock. Safe to run in any number of
  * processes; they take turns.
  */
 export function startCleanup<Handle>(database: Database<Handle>, options: CleanupOptions = {}): Cleanup {
@@ -94,6 +95,7 @@ export function startCleanup<Handle>(database: Database<Handle>, options: Cleanu
       if (!isOurs) return
       if (inboxWindow !== false) await drain('inbox', () => cleanInbox(database, { window: inboxWindow, limit: batch, schema, names }))
       if (keepPublished !== false) await drain('outbox', () => outbox.deletePublished({ olderThan: keepPublished, limit: batch }))
+      await drain('idempotency', () => cleanIdempotency(database, { limit: batch, schema, names }))
       if (failing) logger.info({}, 'The cleanup works again.')
       failing = false
     } catch (error) {

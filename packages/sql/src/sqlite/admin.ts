@@ -11,8 +11,8 @@ import { indexedBy, now } from './sql-text.ts'
 export function sqliteAdministration({ driver, table, keepsFailures }: StorePort): AdminStatements {
   const run: RunStatement = (sql, parameters = []) => driver.run(driver.pool, sql, parameters)
   return {
-    async list(filter, after, limit) {
-      const { sql, parameters } = listSql(table, filter, after, limit, await keepsFailures())
+    async list(filter, { after, limit, payloads }) {
+      const { sql, parameters } = listSql(table, filter, after, limit, await keepsFailures(), payloads)
       return (await run(sql, parameters)).rows
     },
 
@@ -99,8 +99,9 @@ const shownState = `CASE WHEN state IN ('parked', 'published') THEN state
   WHEN lease_until > ${now} THEN 'leased'
   WHEN state = 'waiting' AND available_at > ${now} THEN 'waiting' ELSE 'ready' END`
 
-function columnsOf(failures: boolean): string {
-  return `CAST(seq AS TEXT) AS seq, state, destination, id, type, data, attributes, attempts, last_error, ${failures ? 'cause, ' : ''}${shownState} AS shown_state,
+function columnsOf(failures: boolean, payloads = true): string {
+  const data = payloads ? 'data' : `x'' AS data`
+  return `CAST(seq AS TEXT) AS seq, state, destination, id, type, ${data}, attributes, attempts, last_error, ${failures ? 'cause, ' : ''}${shownState} AS shown_state,
   created_at, available_at, lease_until, published_at, parked_at`
 }
 
@@ -110,10 +111,10 @@ export interface FilterSql {
 }
 
 /** Rows that match a filter, ordered by seq. */
-export function listSql(table: string, filter: OutboxFilter, after: string, limit: number, failures: boolean): FilterSql {
+export function listSql(table: string, filter: OutboxFilter, after: string, limit: number, failures: boolean, payloads = true): FilterSql {
   const { sql, parameters } = filterSql(filter, failures)
   return {
-    sql: `SELECT ${columnsOf(failures)} FROM ${table} WHERE seq > CAST(? AS INTEGER) AND ${sql} ORDER BY ${table}.seq LIMIT ?`,
+    sql: `SELECT ${columnsOf(failures, payloads)} FROM ${table} WHERE seq > CAST(? AS INTEGER) AND ${sql} ORDER BY ${table}.seq LIMIT ?`,
     parameters: [after, ...parameters, limit],
   }
 }

@@ -6,6 +6,7 @@ import { cancelSql, sqliteAdministration } from './admin.ts'
 import { appender } from './append.ts'
 import { sqliteClaims } from './claims.ts'
 import { isLocked, sqliteCodeOf } from './errors.ts'
+import { answerStatement, sqliteIdempotency } from './idempotency.ts'
 import { cleanInboxSql, findInboxSql, forgetAll, recordAll, recorder } from './inbox.ts'
 import { sqliteNotes } from './notes.ts'
 import { sqliteOwnership } from './ordering/ownership.ts'
@@ -19,6 +20,8 @@ const sqliteStore: StoreDialect = {
   ownership: sqliteOwnership,
   administration: sqliteAdministration,
   notes: sqliteNotes,
+  idempotency: sqliteIdempotency,
+  answer: answerStatement,
   cancel: cancelSql,
 
   async findInbox(driver, table, id, query) {

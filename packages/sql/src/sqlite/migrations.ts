@@ -121,4 +121,25 @@ CREATE TABLE ${notes} (
 CREATE INDEX ${quoteIndex(notes, 'written')} (kind, written_at);
 `,
   },
+  {
+    // The claims and answers of requests with an idempotency key.
+    version: 5,
+    oldestReader: 1,
+    sql: ({ idempotency }) => `
+CREATE TABLE ${idempotency} (
+  scope        TEXT NOT NULL,
+  request_key  TEXT NOT NULL,
+  fingerprint  TEXT NOT NULL,
+  token        TEXT NOT NULL,
+  lease_until  INTEGER NOT NULL,
+  expires_at   INTEGER NOT NULL,
+  status       INTEGER,
+  headers      TEXT,
+  body         BLOB,
+  PRIMARY KEY (scope, request_key),
+  CHECK ((status IS NULL) = (headers IS NULL) AND (status IS NULL) = (body IS NULL))
+) STRICT;
+CREATE INDEX ${quoteIndex(idempotency, 'expiry')} (expires_at);
+`,
+  },
 ]

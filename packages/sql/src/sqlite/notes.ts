@@ -19,15 +19,20 @@ export const sqliteNotes: StoreDialect['notes'] = (driver, table): NoteStatement
       )
     },
 
-    async read(kind, { limit, maxAge }) {
-      const young = maxAge === undefined ? '' : `AND written_at >= ${now} - ?`
-      const sql = `SELECT name, value, written_at AS at, ${now} - written_at AS age FROM ${table}
-WHERE kind = ? ${young} ORDER BY written_at DESC, rowid DESC LIMIT ?`
-      return (await driver.run(driver.pool, sql, maxAge === undefined ? [kind, limit] : [kind, maxAge, limit])).rows
+    async read(queries) {
+      const sql = queries.map(({ maxAge }) => `SELECT * FROM (${readSql(table, maxAge !== undefined)})`).join('\nUNION ALL\n')
+      const parameters = queries.flatMap(({ kind, limit, maxAge }) => (maxAge === undefined ? [kind, limit] : [kind, maxAge, limit]))
+      return (await driver.run(driver.pool, sql, parameters)).rows
     },
 
     async delete(kind, name) {
       return (await driver.run(driver.pool, `DELETE FROM ${table} WHERE kind = ? AND name = ?`, [kind, name])).count === 1
     },
   }
+}
+
+/** The latest notes first. Parameters: the kind, with `aged` the maximum age in milliseconds, and the limit. */
+function readSql(table: string, aged: boolean): string {
+  return `SELECT kind, name, value, written_at AS at, ${now} - written_at AS age FROM ${table}
+WHERE kind = ? ${aged ? `AND written_at >= ${now} - ?` : ''} ORDER BY written_at DESC, rowid DESC LIMIT ?`
 }

@@ -14,7 +14,7 @@ import type { Session } from '../contract/driver.ts'
 import { QueryTracker } from '../contract/query-tracker.ts'
 import { isOutcomeUnknown, TransactionAbortedError } from '../errors.ts'
 import type { DatabasePort } from './open-transaction.ts'
-import { RollbackOnly, savepoint, type TransactionWork, workInside } from './transaction-work.ts'
+import { RollbackOnly, savepoint, type TransactionWork, type WorkEndings, workInside } from './transaction-work.ts'
 
 export interface TransactionOptions extends TransactionSettings {
   /** The number of retries, work included, of a transaction that lost a conflict (serialization failure, deadlock). Default: 3. */
@@ -124,8 +124,11 @@ function runOnce<Handle, R>(
 
   function workIn(session: Session<Handle>): Promise<R> {
     opened = session
-    const begin = () =>
-      workInside(port, { session, scope, isSavepoint: false, savepoints: { count: 0 } }, tracker, work, context, { last: beforeCommit })
+    const { last } = work
+    const endings: WorkEndings<R> = {
+      last: last === undefined ? beforeCommit : (result: R) => last(result, session).then(() => beforeCommit(result)),
+    }
+    const begin = () => workInside(port, { session, scope, isSavepoint: false, savepoints: { count: 0 } }, tracker, work, context, endings)
     return probe('transaction.begun')?.then(begin) ?? begin()
   }
 

@@ -1,6 +1,6 @@
 import { AckordError, type Context, currentContext, enter, type Message } from '@ackord/core'
 import { describeMessage, transactionScopeKey } from '@ackord/core/internal'
-import { runWithoutDeferring } from '../contract/driver.ts'
+import { runWithoutDeferring, type Session } from '../contract/driver.ts'
 import { QueryTracker } from '../contract/query-tracker.ts'
 import { StatementQueue } from '../contract/statement-queue.ts'
 import { TransactionAbortedError } from '../errors.ts'
@@ -11,6 +11,11 @@ export interface TransactionWork<R> {
   /** The message being handled, whose verdicts wait for the end; `undefined` outside of a router. */
   readonly message: Message | undefined
   readonly run: (context: Context) => Promise<R>
+  /**
+   * Runs the last statement before COMMIT: when nothing that the work has started is still running, and nothing more can be started. A savepoint of the work cannot
+   * undo it. Not called in a savepoint. Optional.
+   */
+  readonly last?: ((result: R, session: Pick<Session<unknown>, 'change'>) => Promise<void>) | undefined
 }
 
 /** Rolls back a transaction whose work succeeded: its message was nacked or rejected inside. Never leaves the package. */

@@ -22,7 +22,7 @@ describe.each(mysqlKinds)('createSchema() on $name', ({ open }) => {
   it('is completed by the next call after a migration was interrupted after any of its statements', async () => {
     await using world = await open({ empty: true })
     const statements = splitScript(printSchema(world.database))
-    const tables = ['inbox', 'outbox', 'meta', 'relays', 'partitions', 'hands', 'notes', 'outbox_locks']
+    const tables = ['inbox', 'outbox', 'meta', 'relays', 'partitions', 'hands', 'notes', 'idempotency', 'outbox_locks']
     for (let done = 1; done < statements.length; done += 1) {
       for (const table of tables) await world.query(`DROP TABLE IF EXISTS ackord_${table}`)
       for (const sql of statements.slice(0, done)) await world.query(sql)
@@ -35,7 +35,7 @@ describe.each(mysqlKinds)('createSchema() on $name', ({ open }) => {
       )
       expect(await world.outbox()).toBe(1)
     }
-    expect(statements).toHaveLength(17)
+    expect(statements).toHaveLength(19)
   })
 
   it('accepts the longest name', async () => {

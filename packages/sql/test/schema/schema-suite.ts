@@ -2,11 +2,13 @@ import { compose, jsonMarshaler, marshal, silentLogger } from '@ackord/core'
 import { VirtualRuntime } from '@ackord/testkit'
 import { describe, expect, it } from 'vitest'
 import {
+  cleanIdempotency,
   createSchema,
   type Database,
   outboxMiddleware,
   printSchema,
   SchemaError,
+  sqlIdempotency,
   sqlOutbox,
   type TableOptions,
   transactional,
@@ -56,7 +58,7 @@ export function testSchema<Handle>(options: SchemaSuiteOptions<Handle>): void {
       await validateSchema(world.database)
       expect(await world.query('SELECT changed_at FROM ackord_meta')).toEqual(changed)
       expect(await world.query('SELECT name, version, oldest_reader FROM ackord_meta')).toEqual([
-        { name: 'schema', version: 4, oldest_reader: 1 },
+        { name: 'schema', version: 5, oldest_reader: 1 },
       ])
     })
 
@@ -70,7 +72,7 @@ export function testSchema<Handle>(options: SchemaSuiteOptions<Handle>): void {
       await setVersion(7, 1)
       await validateSchema(database)
       await createSchema(database)
-      await setVersion(7, 5)
+      await setVersion(7, 6)
       for (const call of [validateSchema, createSchema]) {
         const error = await failureOf(call(database))
         expect(error).toBeInstanceOf(SchemaError)
@@ -78,7 +80,7 @@ export function testSchema<Handle>(options: SchemaSuiteOptions<Handle>): void {
       }
       expect(await world.query('SELECT version FROM ackord_meta')).toEqual([{ version: 7 }])
       // The failed call has released its lock.
-      await setVersion(4, 1)
+      await setVersion(5, 1)
       await createSchema(database)
       await world.query('DELETE FROM ackord_meta')
       expect(await failureOf(validateSchema(database))).toMatchObject({ problem: 'missing' })
@@ -225,6 +227,37 @@ export function testSchema<Handle>(options: SchemaSuiteOptions<Handle>): void {
       expect(await store.history(second)).toMatchObject([{ error: 'no route for e2' }])
       await store.pause('d')
       expect(await store.pauses()).toMatchObject([{ destination: 'd' }])
+    })
+
+    it('may have version 4 while services of this version start: only requests with an idempotency key are rejected', async () => {
+      await using world = await open({ empty: true })
+      const { database } = world
+      const { dialect, tables } = portOf(database)
+      const { migrations, meta, setVersion } = dialect.store.schema
+      const old = migrations.slice(0, 4).map(({ sql }) => sql(tables({})))
+      await runScript(database, [meta(tables({})), ...old, setVersion(tables({}), 4, 1)].join(';\n'))
+      const middleware = transactional(database, { inbox: { consumer: 'c' }, outbox: { destination: 'd' }, transaction: quiet })
+      await handle(middleware, async () => [event('e1')])
+      const store = sqlOutbox(database, quiet)
+      await store.pause('d')
+      expect(await store.claim({ limit: 10, lease: 1000 })).toHaveLength(1)
+      expect(await cleanIdempotency(database)).toBe(0)
+
+      const requests = sqlIdempotency(database)
+      const key = { scope: 'POST /orders', key: 'k1' }
+      const claim = () => requests.claim(key, { fingerprint: 'f1', lease: 1000 })
+      const place = (token: string) =>
+        requests.write(key, token, async () => ({ status: 204, headers: [], body: new Uint8Array() }), { retention: 1000 })
+      const missing = { problem: 'missing', message: expect.stringMatching(/ackord_idempotency.*createSchema\(database\)/) }
+      for (const call of [claim, () => place('token'), () => requests.release(key, 'token')]) {
+        expect(await failureOf(call())).toMatchObject(missing)
+      }
+
+      await createSchema(database)
+      const claimed = await claim()
+      expect(claimed).toMatchObject({ state: 'claimed' })
+      await place(claimed.state === 'claimed' ? claimed.token : '')
+      expect(await claim()).toMatchObject({ state: 'answered' })
     })
 
     it('is valid if the statements of printSchema() are run', async () => {

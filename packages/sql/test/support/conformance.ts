@@ -2,11 +2,12 @@ import type { SuiteDepth } from '@ackord/testkit/suites'
 import type { Database } from '../../src/index.ts'
 import type { View } from './own-schema.ts'
 import type { LastingTables } from './pooled-schema.ts'
-import { type OpenSqlWorld, testSqlConformance, testSqlOrder } from './sql-conformance.ts'
+import { type OpenSqlWorld, testSqlConformance, testSqlIdempotency, testSqlOrder } from './sql-conformance.ts'
 
 export interface ConformanceWorld<Handle> extends View, Pick<LastingTables, 'addTables'>, AsyncDisposable {
   readonly database: Database<Handle>
   readonly oneWriter?: boolean | undefined
+  another?(): Database<Handle>
   /** Sends a statement on a handle, as user code does, and resolves to its rows. */
   run(handle: Handle, text: string, parameters: unknown[]): Promise<readonly Record<string, unknown>[]>
 }
@@ -16,6 +17,11 @@ export type OpenConformanceWorld<Handle> = () => Promise<ConformanceWorld<Handle
 /** Runs all suites on PostgreSQL through one adapter. */
 export function testConformance<Handle>(name: string, open: OpenConformanceWorld<Handle>, depth?: SuiteDepth): void {
   testSqlConformance<Handle>(name, sqlWorld(open), { depth })
+}
+
+/** Runs all scenarios for requests with an idempotency key. */
+export function testIdempotency<Handle>(name: string, open: OpenConformanceWorld<Handle>): void {
+  testSqlIdempotency<Handle>(name, sqlWorld(open))
 }
 
 /** Runs the suites for order per key. */
@@ -31,6 +37,7 @@ function sqlWorld<Handle>(open: OpenConformanceWorld<Handle>): OpenSqlWorld<Hand
       database,
       tables: { schema },
       oneWriter: world.oneWriter,
+      ...(world.another === undefined ? {} : { another: world.another }),
       async age(columns, duration) {
         const earlier = columns.map((column) => `${column} = ${column} - make_interval(secs => ${duration} / 1000.0)`)
         const table = `${schema}.ackord_outbox`
@@ -39,6 +46,10 @@ function sqlWorld<Handle>(open: OpenConformanceWorld<Handle>): OpenSqlWorld<Hand
           UPDATE ${table} SET ${earlier.join(', ')};
           UPDATE ${schema}.ackord_relays SET alive_until = alive_until - make_interval(secs => ${duration} / 1000.0);
           UPDATE ${schema}.ackord_notes SET written_at = written_at - make_interval(secs => ${duration} / 1000.0); END $$`)
+      },
+      async ageRequests(duration) {
+        const earlierBy = (column: string) => `${column} = ${column} - make_interval(secs => ${duration} / 1000.0)`
+        await world.query(`UPDATE ${schema}.ackord_idempotency SET ${earlierBy('lease_until')}, ${earlierBy('expires_at')}`)
       },
       async createEntries() {
         await world.addTables(

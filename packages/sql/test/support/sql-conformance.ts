@@ -2,12 +2,15 @@ import { type Context, Message, rootContext, silentLogger } from '@ackord/core'
 import { Relay } from '@ackord/outbox'
 import { deferred } from '@ackord/testkit'
 import {
+  type IdempotencyProcess,
+  type OpenIdempotencyWorld,
   type OpenOutboxTransaction,
   type OpenOutboxWorld,
   type OpenTransactionWorld,
   ResultTable,
   type SuiteDepth,
   type TransactionWorld,
+  testIdempotencyStore,
   testInbox,
   testInboxAdmin,
   testOrderedOutbox,
@@ -21,6 +24,7 @@ import { afterEachFile } from '../../../../test/leftovers/after-each-file.ts'
 import {
   type Database,
   type SqlOutbox,
+  sqlIdempotency,
   sqlInbox,
   sqlOutbox,
   type TableOptions,
@@ -34,10 +38,12 @@ interface SqlWorld<Handle> extends AsyncDisposable {
   readonly tables: TableOptions
   /** Whether transactions run one at a time. Default: false. */
   readonly oneWriter?: boolean | undefined
-  /** Opens another client for the same tables, for a second relay. Default: the same client. */
-  another?(): Database<unknown>
+  /** Opens another client for the same tables, for a second process. Default: the same client. */
+  another?(): Database<Handle>
   /** Atomically makes these columns of all outbox rows, and the times of all notes, `duration` milliseconds earlier, and shortens the leases of relays by the same amount. */
   age(columns: readonly string[], duration: number): Promise<void>
+  /** Ends the leases and retentions of all requests with an idempotency key `duration` milliseconds earlier. Does not wait for open transactions. */
+  ageRequests(duration: number): Promise<void>
   /** Creates a table of entries whose value must not be null. */
   createEntries(): Promise<void>
   writeEntry(handle: Handle, key: string, value: string | null): Promise<void>
@@ -85,6 +91,8 @@ export function testSqlConformance<Handle>(
     depth,
     results,
   })
+  // The other scenarios run in test/idempotency, with one client of each database.
+  testIdempotencyStore(runner, { name, open: idempotencyWorld(open), features: { concurrentWrites: false }, depth: 'basic', results })
   testRelay(runner, {
     name,
     openStore: outboxWorld(open),
@@ -93,6 +101,15 @@ export function testSqlConformance<Handle>(
     depth,
     results,
   })
+}
+
+/** Runs all scenarios for requests with an idempotency key. */
+export function testSqlIdempotency<Handle>(
+  name: string,
+  open: OpenSqlWorld<Handle>,
+  { concurrentWrites = true }: { readonly concurrentWrites?: boolean } = {},
+): void {
+  testIdempotencyStore({ describe, it }, { name, open: idempotencyWorld(open), features: { concurrentWrites }, results })
 }
 
 /**
@@ -115,6 +132,34 @@ export function testSqlOrder<Handle>(
     depth: relayDepth,
     results,
   })
+}
+
+function idempotencyWorld<Handle>(open: OpenSqlWorld<Handle>): OpenIdempotencyWorld {
+  return async () => {
+    const world = await open()
+    const { tables } = world
+    await world.createEntries()
+    const outbox = sqlOutbox(world.database, { ...tables, logger: silentLogger })
+
+    function processOn(database: Database<Handle>): IdempotencyProcess {
+      const own = sqlOutbox(database, { ...tables, logger: silentLogger })
+      return {
+        store: sqlIdempotency(database, tables),
+        // The transaction is one of this database.
+        put: ({ transaction: handle }, key, value) => world.writeEntry(handle as Handle, key, value),
+        append: ({ transaction: handle }, events) => own.append(handle as Handle, events),
+      }
+    }
+
+    return {
+      ...processOn(world.database),
+      another: async () => processOn(world.another?.() ?? world.database),
+      read: (key) => world.readEntry(key),
+      events: async () => (await outbox.list({}, { limit: 100 })).records.map(({ message }) => message),
+      advance: (duration) => world.ageRequests(duration),
+      [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
+    }
+  }
 }
 
 function outboxWorld<Handle>(open: OpenSqlWorld<Handle>, order: 'none' | 'perKey' = 'none'): OpenOutboxWorld {

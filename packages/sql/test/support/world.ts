@@ -4,7 +4,7 @@ import { PGlite } from '@electric-sql/pglite'
 import type { Pool, PoolClient } from 'pg'
 import type { Database } from '../../src/index.ts'
 import { fromPg, fromPglite } from '../../src/postgres/index.ts'
-import { openSchema, schemaName, type View, viewOf } from './own-schema.ts'
+import { type OwnSchema, openSchema, schemaName, type View, viewOf } from './own-schema.ts'
 import { DatabasePool } from './pool.ts'
 import { type LastingTables, PooledSchema } from './pooled-schema.ts'
 
@@ -35,7 +35,7 @@ interface WorldOptions {
 /** Opens a separate schema on the server, which is the search path of `pool`. */
 export async function openPg(
   options: WorldOptions = {},
-): Promise<World & LastingTables & { readonly pool: Pool; readonly client: () => Promise<PoolClient> }> {
+): Promise<World & Omit<OwnSchema, keyof World> & { readonly pool: Pool; readonly client: () => Promise<PoolClient> }> {
   const { max = 10, empty = false, fresh = empty } = options
   const own = await openSchema({ client: fresh ? undefined : 'pg' })
   const { schema } = own

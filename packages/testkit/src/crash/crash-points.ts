@@ -11,7 +11,7 @@ export interface CrashPoint {
   readonly duplicates: 'none' | 'perhaps' | 'certain'
 }
 
-/** All probes between receive and ack, and between claim and settle, in processing order. A test compares them with the sources. */
+/** All probes between receive and ack, and between claim and settle, in processing order. A test compares all probes with the sources. */
 export const crashPoints: readonly CrashPoint[] = [
   { name: 'message.received', duplicates: 'perhaps' },
   { name: 'transaction.begun', duplicates: 'perhaps' },
@@ -26,6 +26,17 @@ export const crashPoints: readonly CrashPoint[] = [
   { name: 'relay.published', duplicates: 'certain' },
   { name: 'relay.beforeSettle', duplicates: 'certain' },
   { name: 'relay.afterSettle', duplicates: 'none' },
+]
+
+/** All probes of a request with an idempotency key, in processing order: those of its store, and those of its transaction. */
+export const idempotencyCrashPoints: readonly string[] = [
+  'idempotency.claimed',
+  'transaction.begun',
+  'outbox.appended',
+  'idempotency.worked',
+  'transaction.beforeCommit',
+  'transaction.afterCommit',
+  'idempotency.released',
 ]
 
 /** The point at which a service is killed, and at which hit of that point, from 1. */

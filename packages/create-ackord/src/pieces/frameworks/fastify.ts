@@ -1,8 +1,8 @@
-import type { BrokerRoute, FrameworkPiece } from '../piece.ts'
+import type { BrokerRoute, ServedFrameworkPiece } from '../piece.ts'
 import { httpSettings } from './http-settings.ts'
 import { routesTest } from './routes-test.ts'
 
-export function fastify(route: BrokerRoute | undefined): FrameworkPiece {
+export function fastify(route: BrokerRoute | undefined): ServedFrameworkPiece {
   const register = route === undefined ? '' : `\nawait app.register(toFastifyPlugin(${route.handler}, '${route.path}'))`
   return {
     title: 'Fastify',

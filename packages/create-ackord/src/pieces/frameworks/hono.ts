@@ -1,9 +1,9 @@
 import { httpServer } from '../http-server.ts'
-import type { BrokerRoute, FrameworkPiece } from '../piece.ts'
+import type { BrokerRoute, ServedFrameworkPiece } from '../piece.ts'
 import { httpSettings } from './http-settings.ts'
 import { routesTest } from './routes-test.ts'
 
-export function hono(route: BrokerRoute | undefined): FrameworkPiece {
+export function hono(route: BrokerRoute | undefined): ServedFrameworkPiece {
   const mount = route === undefined ? '' : `\napp.post('${route.path}', toHonoHandler(${route.handler}))`
   return {
     title: 'Hono',

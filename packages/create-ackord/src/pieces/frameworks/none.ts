@@ -1,8 +1,8 @@
-import type { BrokerRoute, FrameworkPiece } from '../piece.ts'
+import type { BrokerRoute, ServedFrameworkPiece } from '../piece.ts'
 import { httpSettings } from './http-settings.ts'
 
 /** No HTTP, unless the broker needs a route: then a server of Node with that route alone. */
-export function none(route: BrokerRoute | undefined): FrameworkPiece {
+export function none(route: BrokerRoute | undefined): ServedFrameworkPiece {
   const common = { title: 'none', dependencies: [], files: {}, options: [], hasRoutes: false } as const
   if (route === undefined) {
     return {

@@ -7,10 +7,12 @@ export interface RoutesTestOptions {
   readonly open: string
   /** Statements that send `body` and return the status. */
   readonly post: string
+  /** A statement that closes `app`. Default: none. */
+  readonly close?: string
 }
 
-/** `test/order-routes.test.ts`: only how an application is created and called differs. */
-export function routesTest({ imports, open, post }: RoutesTestOptions): string {
+/** The test of the routes: only how an application is created and called differs. */
+export function routesTest({ imports, open, post, close }: RoutesTestOptions): string {
   return `${importStatements(imports, { vitest: ['expect', 'it'], '../src/domain/order.ts': ['type Order'] })}
 
 it('places an order once, although the client sends it twice', async () => {
@@ -28,7 +30,7 @@ it('places an order once, although the client sends it twice', async () => {
   expect(await post({ id: 'o-1', total: 42 })).toBe(201)
   expect(await post({ id: 'o-1', total: 42 })).toBe(200)
   expect(await post({ id: 'o-2', total: -1 })).toBe(400)
-  expect([...placed]).toEqual(['o-1'])
+  expect([...placed]).toEqual(['o-1'])${close === undefined ? '' : `\n  ${close}`}
 })
 `
 }

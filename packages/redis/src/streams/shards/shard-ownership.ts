@@ -1,14 +1,10 @@
 import { type RedisPort, type Script, script } from '../../client/port.ts'
+import { releaseScript } from '../../client/release-script.ts'
 
 /** KEYS: lease. ARGV: token, milliseconds. Answers whether the lease was still held. */
 const renew: Script = script(`
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('PEXPIRE', KEYS[1], ARGV[2])`)
-
-/** KEYS: lease. ARGV: token. */
-const release: Script = script(`
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-return redis.call('DEL', KEYS[1])`)
 
 /** The lease on a shard. Its token is used once, so that a late answer is never mistaken for that of a newer lease. */
 export class ShardLease {
@@ -43,7 +39,7 @@ export class ShardLease {
   }
 
   async release(): Promise<void> {
-    await this.#port.evaluate(release, [this.key], [this.token])
+    await this.#port.evaluate(releaseScript, [this.key], [this.token])
   }
 }
 

@@ -1,7 +1,7 @@
 import type { SuiteDepth } from '@ackord/testkit/suites'
 import { createPool } from 'mysql2/promise'
 import type { Database } from '../../../src/index.ts'
-import { type OpenSqlWorld, testSqlConformance, testSqlOrder } from '../../support/sql-conformance.ts'
+import { type OpenSqlWorld, testSqlConformance, testSqlIdempotency, testSqlOrder } from '../../support/sql-conformance.ts'
 import { type MysqlWorld, poolOptions } from './mysql-world.ts'
 
 interface ConformanceWorld<Handle> extends Pick<MysqlWorld, 'schema' | 'query' | 'addTables'>, AsyncDisposable {
@@ -22,6 +22,15 @@ export function testMysqlConformance<Handle, World extends ConformanceWorld<Hand
   testSqlConformance<Handle>(name, sqlWorld(open, write), { failCommit: false, depth })
 }
 
+/** Runs all scenarios for requests with an idempotency key. */
+export function testMysqlIdempotency<Handle, World extends ConformanceWorld<Handle>>(
+  name: string,
+  open: () => Promise<World>,
+  write: Write<Handle, World>,
+): void {
+  testSqlIdempotency<Handle>(name, sqlWorld(open, write))
+}
+
 /** Runs the suites for order per key. */
 export function testMysqlOrder<Handle, World extends ConformanceWorld<Handle>>(
   name: string,
@@ -40,17 +49,22 @@ function sqlWorld<Handle, World extends ConformanceWorld<Handle>>(
     const world = await open()
     const { database, schema } = world
     const clock = createPool(poolOptions(schema, 1))
+    const earlierBy = (column: string, duration: number) => `${column} = ${column} - INTERVAL ${Math.round(duration * 1000)} MICROSECOND`
     return {
       database,
       tables: {},
       async age(columns, duration) {
-        const earlierBy = (column: string) => `${column} = ${column} - INTERVAL ${Math.round(duration * 1000)} MICROSECOND`
         // Locks the tables first: locking row by row could deadlock with the relay's statements.
         await clock.query('LOCK TABLES ackord_outbox WRITE, ackord_relays WRITE, ackord_notes WRITE')
-        await clock.query(`UPDATE ackord_outbox SET ${columns.map(earlierBy).join(', ')}`)
-        await clock.query(`UPDATE ackord_relays SET ${earlierBy('alive_until')}`)
-        await clock.query(`UPDATE ackord_notes SET ${earlierBy('written_at')}`)
+        await clock.query(`UPDATE ackord_outbox SET ${columns.map((column) => earlierBy(column, duration)).join(', ')}`)
+        await clock.query(`UPDATE ackord_relays SET ${earlierBy('alive_until', duration)}`)
+        await clock.query(`UPDATE ackord_notes SET ${earlierBy('written_at', duration)}`)
         await clock.query('UNLOCK TABLES')
+      },
+      async ageRequests(duration) {
+        // The default isolation would also lock the gaps in which others insert.
+        await clock.query('SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED')
+        await clock.query(`UPDATE ackord_idempotency SET ${earlierBy('lease_until', duration)}, ${earlierBy('expires_at', duration)}`)
       },
       async createEntries() {
         await world.addTables('CREATE TABLE entries (`key` VARCHAR(200) PRIMARY KEY, value VARCHAR(200) NOT NULL)')

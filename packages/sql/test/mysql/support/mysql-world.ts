@@ -144,7 +144,10 @@ export interface DoorOptions extends Pick<OpenOptions, 'server' | 'restricted'> 
   readonly client?: string | undefined
 }
 
-const insertedInto = ['orders', 'ackord_meta', 'ackord_inbox', 'ackord_outbox', 'ackord_partitions', 'ackord_notes', 'ackord_outbox_locks']
+const insertedInto = [
+  'orders',
+  ...['meta', 'inbox', 'outbox', 'partitions', 'notes', 'idempotency', 'outbox_locks'].map((name) => `ackord_${name}`),
+]
 
 function asUser(server: string, user: string): string {
   return Object.assign(new URL(server), { username: user, password: 'x' }).href

@@ -200,6 +200,37 @@ export const insightScenarios: readonly OutboxScenario[] = [
     },
   },
   {
+    name: 'activity has what pauses, relays and rates return',
+    async run(open) {
+      await using world = await open({ retain: false })
+      const store = complete(world.store)
+      const notes = world.store.notes
+      assert.ok(notes, 'the store has no notes')
+      const counts = { published: 3, failed: 2, parked: 1 }
+      const rate = { duration: minute, destination: 'one', ...counts }
+      const report = { host: 'h', pid: 7, uptime: minute, inFlight: 0, down: [], ...counts }
+      await notes.put('rate', [{ name: 'old', value: JSON.stringify(rate) }], hour)
+      await world.advance(10 * minute)
+      await notes.put('rate', [{ name: 'new', value: JSON.stringify({ ...rate, destination: 'two' }) }], hour)
+      await notes.put('relay', [{ name: 'r1', value: JSON.stringify(report) }], hour)
+      await store.pause('one', { by: 'ann' })
+      const maxAge = 5 * minute
+      const { pauses, relays, rates } = await store.activity({ maxAge })
+      assert.deepEqual(pauses, await store.pauses())
+      assert.deepEqual(rates, await store.rates({ maxAge }))
+      assert.deepEqual(
+        relays.map((relay) => ({ ...relay, age: 0 })),
+        (await store.relays()).map((relay) => ({ ...relay, age: 0 })),
+      )
+      assert.deepEqual([pauses.length, relays.length, rates.length], [1, 1, 1])
+      assert.deepEqual(
+        (await store.activity({ maxAge: hour })).rates.map(({ destination }) => destination),
+        ['two', 'one'],
+      )
+      await assert.rejects(store.activity({ maxAge: 0 }), /maxAge/)
+    },
+  },
+  {
     name: 'the audit has who did what, to how many records, and why',
     basic: true,
     async run(open) {
@@ -214,16 +245,21 @@ export const insightScenarios: readonly OutboxScenario[] = [
       assert.equal(await store.discard({ filter: { type: 'order.placed' } }, 'all obsolete'), 2)
       await world.advance(minute)
       await store.pause('orders', { by: 'ann', reason: 'maintenance' })
+      await world.advance(minute)
+      const elsewhere = { action: 'replay', what: 'dead letters', by: 'bob', reason: 'fixed' } as const
+      assert.equal(await store.audited(elsewhere, async () => 7), 7)
       const audit = await store.audit({ limit: 10 })
       const shown = audit.map(({ action, by, reason, count }) => [action, by, reason, count])
       assert.deepEqual(shown, [
+        ['replay', 'bob', 'fixed', 7],
         ['pause', 'ann', 'maintenance', 1],
         ['discard', undefined, 'all obsolete', 2],
         ['discard', 'bob', 'obsolete', 1],
         ['rearm', 'ann', 'the broker is back', 1],
       ])
-      assert.equal(audit[0]?.what, 'orders')
-      assert.equal(audit[3]?.what, ids[0])
+      assert.equal(audit[0]?.what, 'dead letters')
+      assert.equal(audit[1]?.what, 'orders')
+      assert.equal(audit[4]?.what, ids[0])
       assert.equal((await store.audit({ limit: 1 })).length, 1)
       assert.equal(
         (await store.stats()).destinations.reduce((sum, { ready, parked }) => sum + ready + parked, 0),
@@ -234,7 +270,19 @@ export const insightScenarios: readonly OutboxScenario[] = [
 ]
 
 function complete(store: OutboxStore & OutboxAdmin): OutboxStore & Required<OutboxAdmin> {
-  for (const name of ['find', 'groups', 'history', 'pause', 'resume', 'pauses', 'relays', 'rates', 'audit'] as const) {
+  for (const name of [
+    'find',
+    'groups',
+    'history',
+    'pause',
+    'resume',
+    'pauses',
+    'relays',
+    'rates',
+    'activity',
+    'audited',
+    'audit',
+  ] as const) {
     assert.equal(typeof store[name], 'function', `the store has no ${name}()`)
   }
   return store as OutboxStore & Required<OutboxAdmin>

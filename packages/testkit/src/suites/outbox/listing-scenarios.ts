@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { isAckordError } from '@ackord/core'
-import type { OutboxFilter } from '@ackord/outbox'
+import type { OutboxFilter, OutboxRecord } from '@ackord/outbox'
 import { eventLoopTurn } from '../../helpers/virtual-runtime.ts'
 import {
   claim,
@@ -48,6 +48,24 @@ export const listingScenarios: readonly OutboxScenario[] = [
       assert.deepEqual(seen, idsOf(all))
       assert.deepEqual(sizes, [10, 10, 5])
       assert.equal((await world.store.list({}, { limit: 25 })).next, undefined)
+    },
+  },
+  {
+    name: 'list leaves out the payloads on request, and nothing else',
+    basic: true,
+    async run(open) {
+      await using world = await open({ retain: false })
+      await commitStates(world, 'a')
+      const { records: whole } = await world.store.list({}, { limit: 10 })
+      const { records: bare, next } = await world.store.list({}, { limit: 2, payloads: false })
+      const { records: rest } = await world.store.list({}, { limit: 10, after: next, payloads: false })
+      assert.ok(whole.every(({ message }) => message.data.byteLength > 0))
+      assert.deepEqual(
+        [...bare, ...rest].map(({ message }) => message.data.byteLength),
+        whole.map(() => 0),
+      )
+      const without = ({ message, ...record }: OutboxRecord) => ({ ...record, attributes: message.attributes })
+      assert.deepEqual([...bare, ...rest].map(without), whole.map(without))
     },
   },
   {

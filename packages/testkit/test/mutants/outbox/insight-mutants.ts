@@ -106,11 +106,24 @@ export const insightMutants: readonly Mutant<OpenOutboxWorld>[] = [
       },
     })),
   }),
+  ...brokenOutbox('activity has what pauses, relays and rates return', {
+    'relays are missing': overriding((store) => ({
+      activity: async (options) => ({ ...(await complete(store).activity(options)), relays: [] }),
+    })),
+    'the age of rates is ignored': overriding((store) => ({ activity: () => complete(store).activity({ maxAge: 86_400_000 }) })),
+    'the oldest rate is first': overriding((store) => ({
+      async activity(options) {
+        const { rates, ...others } = await complete(store).activity(options)
+        return { ...others, rates: rates.toReversed() }
+      },
+    })),
+  }),
   ...brokenOutbox('the audit has who did what, to how many records, and why', {
     'nothing is written': forgetting('audit'),
     'the reason is missing': overriding((store) => ({
       audit: async (options) => (await complete(store).audit(options)).map((entry) => ({ ...entry, reason: undefined })),
     })),
+    'what was done elsewhere is not written': overriding(() => ({ audited: (_, work) => work() })),
     'discarding by filter discards everything that is parked': overriding((store) => ({
       discard: (which, reason, operator) => store.discard(Array.isArray(which) ? which : { filter: {} }, `${reason}.`, operator),
     })),

@@ -70,6 +70,21 @@ export const listingMutants: readonly Mutant<OpenOutboxWorld>[] = [
       records.toSorted((a, b) => a.destination.localeCompare(b.destination)).filter(({ id }) => Number(id) > Number(after ?? 0)),
     ),
   }),
+  ...brokenOutbox('list leaves out the payloads on request, and nothing else', {
+    'payloads are always there': overriding((store) => ({
+      list: (filter, { limit, after }) => store.list(filter, { limit, after }),
+    })),
+    'payloads are never there': overriding((store) => ({
+      list: (filter, page) => store.list(filter, { ...page, payloads: false }),
+    })),
+    'attributes are missing, too': overriding((store) => ({
+      async list(filter, page) {
+        const { records, next } = await store.list(filter, page)
+        const bare = (record: OutboxRecord) => ({ ...record, message: new Message(record.message.data, { id: record.message.id }) })
+        return { next, records: page.payloads === false ? records.map(bare) : records }
+      },
+    })),
+  }),
   ...brokenOutbox('a page continues where the previous one ended, even if records were removed meanwhile', {
     'a page is found by counting': listing((records, after) => records.slice(Number(after ?? 0))),
   }),

@@ -1,0 +1,91 @@
+import type { DeadLetterPort } from '@ackord/dashboard'
+import { type Broker, openBroker } from '../brokers/open-broker.ts'
+import { letterPort } from '../dead-letters/letter-port.ts'
+import type { Letter } from '../dead-letters/letters.ts'
+import { unlessAborted } from '../lifecycle.ts'
+import { usageError } from '../output/errors.ts'
+import { talkingTo } from '../output/explain-failure.ts'
+import type { Session } from '../session.ts'
+import { namedUrls } from './named-urls.ts'
+
+export interface DeadLetterOptions {
+  /** URLs, each alone or as `name=url`. */
+  readonly brokers: readonly string[]
+  /** Dead-letter destinations; with several brokers as `broker=destination`. */
+  readonly deadLetters: readonly string[]
+  /** The group whose offset marks the letters that are done; Kafka only. */
+  readonly group: string
+}
+
+export interface OpenedDeadLetters extends AsyncDisposable {
+  /** By the names on the page. */
+  readonly ports: Readonly<Record<string, DeadLetterPort>>
+}
+
+/** Connects to the brokers that have dead letters. Looks once at each destination, so that a wrong name is reported at the start. */
+export async function openDeadLetters(
+  session: Session,
+  { brokers: urls, deadLetters, group }: DeadLetterOptions,
+): Promise<OpenedDeadLetters> {
+  const { output, secrets, signal } = session
+  const logger = output.logger()
+  const brokers = new Map<string, Broker>()
+  const close = async () => {
+    for (const broker of brokers.values()) await broker[Symbol.asyncDispose]()
+  }
+
+  async function brokerAt({ broker: name, url }: LetterPlace): Promise<Broker> {
+    const broker = brokers.get(name) ?? (await unlessAborted(openBroker(url, { option: '--broker', logger, secrets }), signal))
+    brokers.set(name, broker)
+    return broker
+  }
+
+  async function portAt(place: LetterPlace): Promise<DeadLetterPort> {
+    const broker = await brokerAt(place)
+    const open = async () => {
+      const opening = broker.deadLetters?.(place.destination, { group, warn: (text) => logger.warn({}, text) })
+      if (opening === undefined) throw usageError(`${broker.address} has no dead letters.`)
+      return await opening
+    }
+    const first = await talkingTo(broker.address, () => unlessAborted(open(), signal))
+    await first[Symbol.asyncDispose]()
+    const onFailure = ({ id, stored: { position } }: Letter, reason: string) =>
+      logger.warn({ id, position, reason }, 'A dead letter was not replayed.')
+    return letterPort({ open, onFailure, masked: (text) => output.masked(text) })
+  }
+
+  try {
+    const ports: Record<string, DeadLetterPort> = {}
+    for (const place of placesOf(deadLetters, namedUrls('--broker', urls))) ports[place.name] = await portAt(place)
+    return { ports, [Symbol.asyncDispose]: close }
+  } catch (error) {
+    await close()
+    throw error
+  }
+}
+
+interface LetterPlace {
+  /** The name on the page. */
+  readonly name: string
+  readonly broker: string
+  readonly url: string
+  readonly destination: string
+}
+
+/** Where the dead letters are. With one broker every text is the name of a destination, whatever it contains. */
+function placesOf(texts: readonly string[], brokers: ReadonlyMap<string, string>): readonly LetterPlace[] {
+  if (texts.length === 0) return []
+  const [[only, onlyUrl] = [], ...others] = brokers
+  if (only === undefined || onlyUrl === undefined)
+    throw usageError('--broker is missing: it has the dead letters.', `Pass it, set ACKORD_BROKER, or set 'broker' in ackord.config.ts.`)
+  if (others.length === 0) return texts.map((destination) => ({ name: destination, broker: only, url: onlyUrl, destination }))
+  return texts.map((text) => {
+    const [, broker = '', destination = ''] = /^([^=]+)=(.+)$/s.exec(text) ?? []
+    const url = brokers.get(broker)
+    if (url !== undefined) return { name: `${broker}/${destination}`, broker, url, destination }
+    throw usageError(
+      `--dead-letters does not say which broker has '${text}'.`,
+      `Write it as broker=destination. The brokers are ${[...brokers.keys()].join(', ')}.`,
+    )
+  })
+}

@@ -1,0 +1,12 @@
+import { RejectError, toError } from '@ackord/core'
+
+/** What guards and pipes throw about a message that they will always refuse: bad request, unauthorized, forbidden, unprocessable. */
+const refusals: readonly unknown[] = [400, 401, 403, 422]
+
+/** The error that a message fails with, for an error of its handler. */
+export function verdictOf(error: unknown): Error {
+  if (error instanceof Error && 'getStatus' in error && typeof error.getStatus === 'function' && refusals.includes(error.getStatus())) {
+    return new RejectError(error.message, { cause: error })
+  }
+  return toError(error)
+}
