@@ -63,6 +63,7 @@ export function App(): VNode {
       <JobList except={shownJob.value} />
       {pendingAction.value !== undefined && (
         <ActionDialog
+          key={pendingAction.value}
           action={pendingAction.value}
           onJob={(id) => {
             shownJob.value = id

@@ -59,7 +59,8 @@ export function ActionDialog({ action, onJob }: ActionDialogProps): VNode {
   function closed() {
     if (job !== undefined && job.state !== 'running') dismissJob(job.id)
     onJob(undefined)
-    pendingAction.value = undefined
+    // The browser reports the end of a dialog a moment later: another one may have been opened since.
+    if (pendingAction.value === action) pendingAction.value = undefined
   }
 
   const close = () => dialog.current?.close()

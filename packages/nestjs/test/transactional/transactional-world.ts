@@ -13,11 +13,11 @@ import { ClsPluginAckord, type TransactionalAdapterAckord } from '../../src/tran
 
 export const orderPlaced = defineEvent<{ readonly id: string }>('order.placed')
 const placeOrder = defineEvent<{ readonly id: string }>('order.place')
-export const outboxToken = Symbol('outbox')
+const outboxToken = Symbol('outbox')
 
 /** A service as applications write them: it knows nothing of messages. */
 @Injectable()
-export class Orders {
+class Orders {
   @Inject(TransactionHost)
   readonly host!: TransactionHost<TransactionalAdapterAckord<EntityManager>>
 

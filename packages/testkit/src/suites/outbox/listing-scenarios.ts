@@ -64,7 +64,10 @@ export const listingScenarios: readonly OutboxScenario[] = [
         [...bare, ...rest].map(({ message }) => message.data.byteLength),
         whole.map(() => 0),
       )
-      const without = ({ message, ...record }: OutboxRecord) => ({ ...record, attributes: message.attributes })
+      // Some stores compute the end of a lease from the time that is left.
+      const without = ({ message, leasedUntil, ...record }: OutboxRecord) => {
+        return { ...record, isLeased: leasedUntil !== undefined, attributes: message.attributes }
+      }
       assert.deepEqual([...bare, ...rest].map(without), whole.map(without))
     },
   },
