@@ -15,10 +15,10 @@ export const templates = [
   { store: 'mysql', client: 'mysql2', broker: 'nats', framework: 'hono' },
   { store: 'sqlite', client: 'sqlite', broker: 'http', framework: 'none' },
   { store: 'redis', client: 'redis', broker: 'redis-streams', framework: 'none' },
-  { store: 'postgres', client: 'pg', broker: 'kafka', framework: 'none' },
+  { store: 'postgres', client: 'pg', broker: 'kafka', framework: 'nestjs' },
   { store: 'mysql', client: 'kysely', broker: 'http', framework: 'fastify' },
   { store: 'redis', client: 'ioredis', broker: 'redis-streams', framework: 'hono' },
-  { store: 'postgres', client: 'kysely', broker: 'rabbitmq', framework: 'nestjs' },
+  { store: 'postgres', client: 'kysely', broker: 'rabbitmq', framework: 'none' },
   { store: 'redis', client: 'redis', broker: 'http', framework: 'nestjs' },
 ].map((choices) => ({ ...choices, title: Object.values(choices).join(' + ') }))
 
@@ -111,8 +111,8 @@ export function projectChecks({ name, folder, store, broker, framework }) {
     const statuses = [await fetch(`${url}/orders`, init), await fetch(`${url}/orders`, init)].map(({ status }) => status)
     deepStrictEqual(statuses, [201, 200])
     deepStrictEqual((await orders()).length, 2)
-    // Reads the event of the order away, so that nothing is left at the broker.
-    await runCommand('npm run --silent send', { cwd: folder, environment })
+    // Reads the event of the order away, so that nothing is left at the broker. The Kafka emulator is discarded, and would let a second reader wait for the first one's session to end.
+    if (broker !== 'kafka') await runCommand('npm run --silent send', { cwd: folder, environment })
   }
 
   return {

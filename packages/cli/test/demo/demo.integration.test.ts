@@ -145,7 +145,7 @@ const diagonal: typeof pairs = [
 const others = (isProof ? pairs : diagonal).filter(([store, broker]) => !withMany.some((pair) => pair[0] === store && pair[1] === broker))
 
 describe.concurrent('the demo with many orders', () => {
-  it.each(withMany)('succeeds on %s and %s', (store, broker) => runDemo(store, broker, isProof ? 1000 : 300), 240_000)
+  it.each(withMany)('succeeds on %s and %s', (store, broker) => runDemo(store, broker, isProof ? 1000 : 150), 240_000)
 })
 
 it('has left no data anywhere, with many orders', nothingIsLeft)

@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
+import { setTimeout } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { bundle } from '../../../../scripts/bundle.mjs'
@@ -53,7 +54,10 @@ describe.each(Object.keys(shopKinds))('on %s', (kind) => {
       await using second = await start(framework, kind, shop.name, 'works', lease)
       // Until the lease of the dead process ends.
       let answer = await sendOrder(second.url, lamp)
-      while (answer.status === 409) answer = await sendOrder(second.url, lamp)
+      while (answer.status === 409) {
+        await setTimeout(Number(answer.headers.get('retry-after')) * 1000)
+        answer = await sendOrder(second.url, lamp)
+      }
       expect(answer).toMatchObject({ status: 201, isReplayed: false })
       expect(await sendOrder(second.url, lamp)).toMatchObject({ status: 201, body: answer.body, isReplayed: true })
       expect([await shop.orders(), await shop.events()]).toEqual([1, 1])

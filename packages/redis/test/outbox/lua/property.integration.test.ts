@@ -95,7 +95,7 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
   { weight: 3, arbitrary: fc.record({ kind: fc.constant('advance' as const), duration: fc.constantFrom(1000, 5001, lease + 1, -3000) }) },
 )
 
-const runs = isProof ? 300 : 25
+const runs = isProof ? 300 : 15
 
 it.each([
   [true, 'none'],

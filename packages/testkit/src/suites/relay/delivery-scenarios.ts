@@ -27,7 +27,6 @@ export const deliveryScenarios: readonly RelayScenario[] = [
   },
   {
     name: 'the delay of each record, from storing it until the broker confirms it, is observed in milliseconds, per destination',
-    basic: true,
     async run(ports) {
       await using world = await RelayWorld.open(ports)
       const observed: { readonly destination: string; readonly delay: number }[] = []
@@ -134,7 +133,6 @@ export const deliveryScenarios: readonly RelayScenario[] = [
   },
   {
     name: 'a graceful stop settles the records in flight and leaves none leased',
-    basic: true,
     async run(ports) {
       await using world = await RelayWorld.open(ports)
       const slow = deferred()

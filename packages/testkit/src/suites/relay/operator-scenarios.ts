@@ -8,7 +8,6 @@ const minute = 60_000
 export const operatorScenarios: readonly RelayScenario[] = [
   {
     name: 'a relay publishes nothing to a destination that an operator has paused, and continues when it is resumed',
-    basic: true,
     async run(ports) {
       await using world = await RelayWorld.open(ports, { notes: true })
       const store = admin(world)
@@ -39,7 +38,6 @@ export const operatorScenarios: readonly RelayScenario[] = [
   },
   {
     name: 'a relay is listed while it runs, with its state, and reports what it has published once a minute',
-    basic: true,
     async run(ports) {
       await using world = await RelayWorld.open(ports, { notes: true })
       const store = admin(world)

@@ -6,7 +6,7 @@ import { brokenInvariants } from '../invariants.ts'
 import { LuaWorld, lease, published } from '../lua-world.ts'
 import { fill, type Mess, mess, messes } from './repair-mess.ts'
 
-const runs = isProof ? 500 : 40
+const runs = isProof ? 500 : 20
 
 it.each(['none', 'perKey'] as const)(
   'edge 22, R36: whatever was done to the keys, one pass repairs it, the next finds nothing, and no body is lost; order: %s',
