@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { expect, it } from 'vitest'
 import { type Example, startExample } from '../../support/example.ts'
+import { holdUpdates } from '../../support/hold-updates.ts'
 import { openPostgresSchema, type PostgresSchema } from '../../support/postgres-schema.ts'
 import { openRabbitmq, type RabbitmqChannel, rabbitmqUrl } from '../../support/rabbitmq-queue.ts'
 import { until } from '../../support/until.ts'
@@ -99,17 +100,14 @@ it('carries out a request once whose process was killed in the middle, when it i
   const order = { id: 'o-1', product: 'lamp', quantity: 4 }
   const killed = await world.start()
   await schema.query("INSERT INTO stock VALUES ('lamp', 10)")
-  // The first request waits in a trigger, with its order and its event written.
-  await schema.query("CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(600); RETURN NEW; END'")
-  await schema.query('CREATE TRIGGER wait BEFORE UPDATE ON stock FOR EACH ROW EXECUTE FUNCTION wait()')
+  // The first request waits with its order and its event written.
+  const held = await holdUpdates(schema, 'stock')
   const lost = postOrder(killed.ready, 'k-1', order)
   lost.catch(() => {})
-  await until(async () => (await waitingIn(schema)).length === 1)
+  await until(held.isReached)
   await killed[Symbol.asyncDispose]()
   await expect(lost).rejects.toThrow()
-  // PostgreSQL notices the end of the client when the statement ends.
-  for (const { pid } of await waitingIn(schema)) await schema.query(`SELECT pg_terminate_backend(${String(pid)})`)
-  await schema.query('DROP TRIGGER wait ON stock')
+  await held.end()
 
   await using example = await world.start()
   let answer = await postOrder(example.ready, 'k-1', order)
@@ -123,13 +121,3 @@ it('carries out a request once whose process was killed in the middle, when it i
   expect(await schema.query('SELECT available FROM stock')).toEqual([{ available: 6 }])
   expect(await rabbitmq.drain(seen)).toHaveLength(1)
 })
-
-/** The connections of this test's schema that wait in the trigger. */
-async function waitingIn({ query, url }: PostgresSchema) {
-  const [, schema = ''] = /search_path=(\w+)/.exec(decodeURIComponent(url.replaceAll('+', ' '))) ?? []
-  return await query(`
-    SELECT pid FROM pg_stat_activity
-    WHERE wait_event = 'PgSleep' AND pid IN (
-      SELECT pid FROM pg_locks JOIN pg_class ON pg_class.oid = relation WHERE relnamespace = '${schema}'::regnamespace
-    )`)
-}

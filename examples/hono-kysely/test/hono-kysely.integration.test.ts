@@ -3,6 +3,7 @@ import { jetstreamManager } from '@nats-io/jetstream'
 import { connect, headers } from '@nats-io/transport-node'
 import { expect, it } from 'vitest'
 import { startExample } from '../../support/example.ts'
+import { holdUpdates } from '../../support/hold-updates.ts'
 import { postOrder } from '../../support/order-client.ts'
 import { openPostgresSchema } from '../../support/postgres-schema.ts'
 import { until } from '../../support/until.ts'
@@ -36,6 +37,33 @@ it('stores an order once, publishes its event, plans its shipment once, and leav
   expect(await example.stop()).toBe(0)
   expect(await schema.query('SELECT * FROM shipments')).toEqual([{ order_id: 'o-3', product: 'lamp' }])
   expect(await nats.subjects()).toEqual({ [`${stream}.orders`]: 4, [`${stream}.shipments`]: 1 })
+})
+
+it('stores an order once whose process was killed in the middle, when it is sent again', async () => {
+  const stream = `example-${randomUUID().slice(0, 8)}`
+  await using schema = await openPostgresSchema()
+  await using nats = await openNats(stream)
+  const start = () => startExample({ main, env: { POSTGRES_URL: schema.url, NATS_URL: natsUrl, STREAM: stream } })
+  const order = { id: 'o-1', product: 'lamp', quantity: 4 }
+  const killed = await start()
+  await schema.query("INSERT INTO stock VALUES ('lamp', 10)")
+  // The request waits with its order and its event written.
+  const held = await holdUpdates(schema, 'stock')
+  const lost = postOrder(killed.ready, order)
+  lost.catch(() => {})
+  await until(held.isReached)
+  await killed[Symbol.asyncDispose]()
+  await expect(lost).rejects.toThrow()
+  await held.end()
+  expect(await schema.count('orders')).toBe(0)
+
+  await using example = await start()
+  expect(await postOrder(example.ready, order)).toBe(201)
+  expect(await postOrder(example.ready, order)).toBe(200)
+  await until(async () => (await schema.count('shipments')) === 1 && (await schema.count('ackord_outbox')) === 0)
+  expect(await example.stop()).toBe(0)
+  expect(await schema.query('SELECT available FROM stock')).toEqual([{ available: 6 }])
+  expect(await nats.subjects()).toEqual({ [`${stream}.orders`]: 1, [`${stream}.shipments`]: 1 })
 })
 
 /** The test's access to NATS. */
