@@ -1,12 +1,8 @@
-// The module
-
 export type { DtoSchemaOptions } from './handlers/dto-schemas.ts'
 export { dtoSchemas } from './handlers/dto-schemas.ts'
-// Handlers
 export type { HandledType, HandlerDecorator, HandlerDecoratorOptions } from './handlers/handler-decorators.ts'
 export { OnCommand, OnEvent } from './handlers/handler-decorators.ts'
 export { IdempotencyInterceptor } from './idempotency/idempotency-interceptor.ts'
-// Requests that are carried out once
 export type { IdempotentOptions } from './idempotency/idempotent.ts'
 export { Idempotent } from './idempotency/idempotent.ts'
 export type { AckordStatus, HealthIndicatorResult } from './instance/ackord-health-indicator.ts'
@@ -22,7 +18,6 @@ export type {
   DashboardParts,
   MountedDashboard,
 } from './instance/options.ts'
-// What services inject
 export {
   getDatabaseToken,
   getHealthIndicatorToken,

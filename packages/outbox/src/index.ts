@@ -31,7 +31,7 @@ export { outboxSource } from './source/outbox-source.ts'
 export type { FilteredRecord } from './store/administration.ts'
 export { editMessage, isEmptyEdit, matchesFilter, OperatorLog, StatsSum } from './store/administration.ts'
 export { addToHistory, historyLine, maxHistoryLength, readHistory } from './store/failure-text.ts'
-export { checkClaimOptions, checkIdempotencyKey, checkStoredAnswer, claimLost } from './store/idempotency-checks.ts'
+export { checkClaimOptions, checkIdempotencyKey, checkStoredAnswer, claimLost, writeInsideTransaction } from './store/idempotency-checks.ts'
 export type {
   IdempotencyClaim,
   IdempotencyClaimOptions,

@@ -9,7 +9,7 @@ export interface LetterPortOptions {
   readonly open: () => Promise<DeadLetterQueue>
   /** Called with each letter that is not replayed, and the reason. */
   readonly onFailure: (letter: Letter, reason: string) => void
-  /** Removes passwords from a text that may come from a driver. */
+  /** Masks passwords in a text, such as the error of a driver. */
   readonly masked: (text: string) => string
 }
 
@@ -30,6 +30,7 @@ export function letterPort({ open, onFailure, masked }: LetterPortOptions): Dead
         await closeWithin(() => queue[Symbol.asyncDispose]())
       }
     })
+    // The caller gets the error; the next one only waits for its turn.
     last = turn.catch(() => {})
     return turn
   }

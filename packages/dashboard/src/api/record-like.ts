@@ -1,7 +1,7 @@
 import type { RawMessage } from '@ackord/core'
 import type { OutboxRecord } from '@ackord/outbox'
 
-/** What `redact` is called with for something that is not a record: a dead letter, or a text that belongs to no single record. */
+/** Makes a record for `redact()` of something that is not a record: of a dead letter, or of a text that several records share. */
 export function recordLike(
   message: RawMessage,
   more: Partial<Pick<OutboxRecord, 'id' | 'destination' | 'lastError' | 'parkedAt'>> = {},

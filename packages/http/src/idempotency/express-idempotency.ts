@@ -13,11 +13,11 @@ export interface ExpressRouteRequest extends IncomingMessage {
   readonly body?: unknown
 }
 
-/** A handler of Express 4 or 5, synchronous or not. */
+/** A handler of Express, synchronous or not. */
 export type ExpressHandler<Request, Response> = (request: Request, response: Response, next: (error?: unknown) => void) => unknown
 
 /**
- * Wraps handlers of Express 4 and 5, behind a body parser. The transaction is ambient in the handler: `database.executor()`. What the handler sends is sent after
+ * Wraps handlers of Express 5, behind a body parser. The transaction is ambient in the handler: `database.executor()`. What the handler sends is sent after
  * the commit. Not a middleware: it would not see what handlers throw, and commit half of their work.
  *
  *     const idempotent = expressIdempotency(sqlIdempotency(database), { scope: (request: Request) => [request.user.id, 'POST /orders'] })

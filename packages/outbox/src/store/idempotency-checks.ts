@@ -39,6 +39,14 @@ export function claimLost({ key }: IdempotencyKey, options: { readonly cause?: u
   )
 }
 
+/** `store` names the store whose `write()` was called. */
+export function writeInsideTransaction(store: string): AckordError {
+  return new AckordError(
+    'ACKORD_MIDDLEWARE_ORDER',
+    `write() of ${store} was called inside of a transaction: its answer would be sent before that one commits. Call it outside.`,
+  )
+}
+
 function checkPart(option: string, value: string): void {
   checkName(option, value)
   if (value.includes('\0')) throw new InvalidOptionError(option, 'must not contain a NUL character.')

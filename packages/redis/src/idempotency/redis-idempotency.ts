@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import { AckordError, currentContext, type Logger, rootContext, StoreRefusesWritesError } from '@ackord/core'
+import { currentContext, type Logger, rootContext, StoreRefusesWritesError } from '@ackord/core'
 import { checkDuration, checkName, probe, rejectUnknownOptions } from '@ackord/core/internal'
 import {
   checkClaimOptions,
@@ -8,6 +8,7 @@ import {
   claimLost,
   type IdempotencyKey,
   type IdempotencyStore,
+  writeInsideTransaction,
 } from '@ackord/outbox'
 import { defaultTag, redisKey } from '../client/keys.ts'
 import { releaseScript } from '../client/release-script.ts'
@@ -70,7 +71,7 @@ export function redisIdempotency(redis: Redis, options: RedisIdempotencyOptions 
       const token = `${tokens()}:${fingerprint}`
       const args = [token, fingerprint, String(Math.ceil(lease))]
       const reply = await port.evaluate(claimScript, [entry], args, { binary: true }).catch((error: unknown) => {
-        // The claim may have been made all the same; then it would have no owner.
+        // The claim may have been made all the same; then it would have no owner. If it cannot be released either, it ends with its lease.
         port.evaluate(releaseScript, [entry], [token]).catch(() => {})
         const { kind, text: problem } = callFailureOf(error)
         throw kind === 'refusesWrites' ? new StoreRefusesWritesError('Redis', problem, { cause: error }) : error
@@ -95,7 +96,7 @@ export function redisIdempotency(redis: Redis, options: RedisIdempotencyOptions 
       const entry = entryOf(key)
       const retention = Math.ceil(checkDuration('retention', given, { min: 1 }))
       const owner = ownerOf(key)
-      if (internals.find(context) !== undefined) throw insideTransaction()
+      if (internals.find(context) !== undefined) throw writeInsideTransaction('redisIdempotency()')
       // Under one token there may be several calls of write(), and the answer of one must not pass for that of another.
       const ownToken = `${token} ${tokens()}`
       const claim: MarkerClaim = {
@@ -140,11 +141,4 @@ const nothing: Promise<void> = Promise.resolve()
 
 function ownerOf({ key }: IdempotencyKey): string {
   return `the request with the idempotency key ${JSON.stringify(key)}`
-}
-
-function insideTransaction(): AckordError {
-  return new AckordError(
-    'ACKORD_MIDDLEWARE_ORDER',
-    'write() of redisIdempotency() was called inside of a transaction: its answer would be sent before that one commits. Call it outside.',
-  )
 }

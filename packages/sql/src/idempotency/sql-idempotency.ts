@@ -1,4 +1,4 @@
-import { AckordError, currentContext, type Runtime, rootContext, systemRuntime } from '@ackord/core'
+import { currentContext, type Runtime, rootContext, systemRuntime } from '@ackord/core'
 import { checkDuration, probe, rejectUnknownOptions } from '@ackord/core/internal'
 import {
   checkClaimOptions,
@@ -9,6 +9,7 @@ import {
   type IdempotencyKey,
   type IdempotencyStore,
   type StoredAnswer,
+  writeInsideTransaction,
 } from '@ackord/outbox'
 import type { TableOptions } from '../contract/database-options.ts'
 import { explaining, explainMissing, type TransactionSettings } from '../contract/dialect.ts'
@@ -89,7 +90,7 @@ export function sqlIdempotency<Handle>(database: Database<Handle>, options: SqlI
     async write(key, token, work, { retention, context = currentContext() ?? rootContext() }) {
       checkIdempotencyKey(key)
       checkDuration('retention', retention, { min: 1 })
-      if (find(context) !== undefined) throw insideTransaction()
+      if (find(context) !== undefined) throw writeInsideTransaction('sqlIdempotency()')
 
       try {
         return await runTransaction(
@@ -148,11 +149,4 @@ function answerOfRow(row: Row): StoredAnswer {
     headers: JSON.parse(String(row['headers'])) as StoredAnswer['headers'],
     body: row['data'] as Uint8Array,
   }
-}
-
-function insideTransaction(): AckordError {
-  return new AckordError(
-    'ACKORD_MIDDLEWARE_ORDER',
-    'write() of sqlIdempotency() was called inside of a transaction: its answer would be sent before that one commits. Call it outside.',
-  )
 }
