@@ -1,6 +1,6 @@
 # Needs Node >= 20.19, npm and make. Everything else is installed by the targets themselves.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-docs test-packages test-latest test-servers build vet docs bench proof services clean
+.PHONY: help demo test test-matrix test-docs test-packages test-latest test-servers build vet docs bench proof services clean
 
 installed := node_modules/.installed
 
@@ -16,10 +16,13 @@ $(installed): package-lock.json package.json $(wildcard packages/*/package.json)
 demo: $(installed) ## run the main job: orders through duplicates, failures and an outage, each applied once; ARGS="--orders 100 …" for options, DASHBOARD=1 to watch it in a browser
 	@node scripts/demo.mjs $(ARGS) $(if $(DASHBOARD),--dashboard)
 
-test: $(installed) ## set up everything and run all tests
-	@node scripts/pg-native.mjs
+test: $(installed) ## set up everything and run the tests
 	@node scripts/dashboard-page.mjs
 	@scripts/services run -- node scripts/test.mjs
+
+test-matrix: $(installed) ## the same tests in every other combination: each ORM and client, the demo on every store and broker, each HTTP server
+	@node scripts/pg-native.mjs
+	@scripts/services run -- node scripts/test.mjs --config vitest.matrix.config.ts
 
 test-docs: $(installed) ## what users read and copy: the examples of the READMEs and guides, the example services, the code that create-ackord writes
 	@node scripts/dashboard-page.mjs

@@ -202,7 +202,16 @@ async function runSuite(id, suite, env) {
   const output = join(scratch, `${id}.json`)
   writeFileSync(output, '')
   const vitest = join(root, 'node_modules/vitest/vitest.mjs')
-  const args = ['run', '--typecheck.enabled=false', '--reporter=default', '--reporter=json', `--outputFile.json=${output}`, ...files]
+  const args = [
+    'run',
+    '--config',
+    'vitest.servers.config.ts',
+    '--typecheck.enabled=false',
+    '--reporter=default',
+    '--reporter=json',
+    `--outputFile.json=${output}`,
+    ...files,
+  ]
   await new Promise((resolve, reject) => {
     const child = spawn(process.execPath, [vitest, ...args], { cwd: root, env, stdio: ['ignore', 'inherit', 'inherit'] })
     stop.signal.addEventListener('abort', () => child.kill())

@@ -10,7 +10,6 @@
 
 /**
  * @typedef {object} State
- * @property {number} orders the orders that were handled and committed
  * @property {number} waiting the messages or jobs that are not finished, including those that a worker is handling
  * @property {number} events the follow-up events or jobs
  */
@@ -21,10 +20,12 @@
  * @typedef {object} Session
  * @property {(orders: readonly Order[]) => Promise<void>} fill stores messages, as a backlog
  * @property {(onOrder: (id: string) => void) => Promise<void>} start starts to handle messages. `onOrder` is called when a handler receives an order
+ * @property {() => Promise<void>} stop stops to handle messages, when those in flight are finished. May be started again
  * @property {((order: Order) => Promise<void>) | undefined} append stores a row and a message in one transaction; undefined if that is not possible
  * @property {(order: Order) => Promise<void>} send stores a message for the measurement of latencies: `append` where there is one
+ * @property {() => Promise<number>} orders the number of orders that were handled and committed
  * @property {() => Promise<State>} state
- * @property {() => Promise<void>} close stops handling and removes everything from the server
+ * @property {() => Promise<void>} close removes everything from the server. Call `stop` first
  */
 
 /**
@@ -37,7 +38,16 @@
  * @property {(measure: Measure) => Promise<Session>} open with the best settings for a measure
  */
 
-/** @typedef {'drain' | 'append' | 'latency'} Measure */
+/**
+ * - noop: messages per second from a backlog, with a handler that does nothing
+ * - drain: the same with a handler that stores an order and a follow-up event, once
+ * - append: transactions per second that store a row and a message
+ * - latency: from the commit of a message to its handler, at a steady rate
+ * - snapshot: the same while an old snapshot keeps PostgreSQL from removing dead rows
+ * - backlog: like drain, from the head of a large backlog
+ *
+ * @typedef {'noop' | 'drain' | 'append' | 'latency' | 'snapshot' | 'backlog'} Measure
+ */
 
 /** The number of connections for handlers, and of connections for writers. A connection that only listens for notifications is extra. */
 export const connections = 10

@@ -1,12 +1,28 @@
 // @ts-check
 import { setImmediate, setTimeout } from 'node:timers/promises'
+import { percentile } from '@ackord/bench/figures'
 import { connections, createOrders } from './contestant.mjs'
+import { holdSnapshot } from './postgres.mjs'
 
 /** Milliseconds after which a measurement fails, because a contestant is stuck. */
 const deadline = 180_000
 
+/** Takes a backlog with a handler that does nothing. @param {import('./contestant.mjs').Session} session @param {number} count @returns {Promise<number>} messages per second */
+export async function noop(session, count) {
+  return await handleAll(session, count, 0)
+}
+
 /** Handles a backlog. @param {import('./contestant.mjs').Session} session @param {number} count @returns {Promise<number>} messages per second, until all are finished */
 export async function drain(session, count) {
+  const rate = await handleAll(session, count, count)
+  const orders = await session.orders()
+  const { events } = await session.state()
+  if (orders !== count || events !== count) throw new Error(`Of ${count} orders ${orders} were stored, and ${events} events were created.`)
+  return rate
+}
+
+/** @param {import('./contestant.mjs').Session} session @param {number} count @param {number} stored the number of orders that handlers store */
+async function handleAll(session, count, stored) {
   await session.fill(createOrders(count))
   globalThis.gc?.()
   let received = 0
@@ -16,13 +32,31 @@ export async function drain(session, count) {
   })
   await until(() => received >= count)
   // The state is read only now, so that reading it does not slow the contestant down.
-  await finished(session, count)
+  await finished(session, stored)
   const seconds = (performance.now() - start) / 1000
-  const { orders, events } = await session.state()
-  if (received !== count || orders !== count || events !== count) {
-    throw new Error(`Of ${count} orders ${received} were received, ${orders} stored, and ${events} events were created.`)
-  }
+  if (received !== count) throw new Error(`Of ${count} orders ${received} were received.`)
   return count / seconds
+}
+
+/**
+ * Handles a part of a backlog, which was stored before.
+ *
+ * @param {import('./contestant.mjs').Session} session
+ * @param {number} count
+ * @returns {Promise<number>} committed orders per second
+ */
+export async function backlog(session, count) {
+  const before = await session.orders()
+  globalThis.gc?.()
+  const start = performance.now()
+  await session.start(() => {})
+  let done = 0
+  // Not when they are received: workers fetch different numbers of messages in advance.
+  await until(async () => {
+    done = (await session.orders()) - before
+    return done >= count
+  }, 20)
+  return done / ((performance.now() - start) / 1000)
 }
 
 /** Stores messages on all connections. @param {import('./contestant.mjs').Session} session @param {number} count @returns {Promise<number>} transactions per second */
@@ -43,13 +77,29 @@ export async function append(session, count) {
 }
 
 /**
+ * The latency while another transaction keeps an old snapshot, at the end of that time: dead rows pile up meanwhile.
+ *
+ * @param {import('./contestant.mjs').Session} session
+ * @param {{ perSecond: number, seconds: number }} load
+ */
+export async function snapshot(session, load) {
+  const release = await holdSnapshot()
+  try {
+    return await latency(session, load, 5 / 6)
+  } finally {
+    await release()
+  }
+}
+
+/**
  * The time from the commit of a message to the call of its handler, at a steady rate.
  *
  * @param {import('./contestant.mjs').Session} session
  * @param {{ perSecond: number, seconds: number }} load
+ * @param {number} [ignored] the first part of the time, which does not count
  * @returns {Promise<{ p50: number, p99: number }>} in milliseconds
  */
-export async function latency(session, { perSecond, seconds }) {
+export async function latency(session, { perSecond, seconds }, ignored = 0) {
   /** @type {Map<string, number>} */
   const committed = new Map()
   /** @type {Map<string, number>} */
@@ -72,26 +122,22 @@ export async function latency(session, { perSecond, seconds }) {
   await until(() => received.size >= orders.length)
   await finished(session, orders.length)
   // A worker on another connection may see a commit before its answer is read here.
-  const sorted = orders
+  const latencies = orders
+    .slice(Math.floor(orders.length * ignored))
     .map(({ id }) => Math.max(0, (received.get(id) ?? NaN) - (committed.get(id) ?? NaN)))
-    .sort((one, other) => one - other)
-  const at = (/** @type {number} */ part) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] ?? NaN
-  return { p50: at(0.5), p99: at(0.99) }
+  return { p50: percentile(latencies, 0.5), p99: percentile(latencies, 0.99) }
 }
 
-/** Waits until all messages are handled and finished. @param {import('./contestant.mjs').Session} session @param {number} count */
-async function finished(session, count) {
-  await until(async () => {
-    const { orders, waiting } = await session.state()
-    return orders >= count && waiting === 0
-  })
+/** Waits until no message is left and handlers have stored this number of orders. @param {import('./contestant.mjs').Session} session @param {number} stored */
+async function finished(session, stored) {
+  await until(async () => (await session.orders()) >= stored && (await session.state()).waiting === 0)
 }
 
-/** @param {() => boolean | Promise<boolean>} condition */
-async function until(condition) {
+/** @param {() => boolean | Promise<boolean>} condition @param {number} [interval] milliseconds */
+async function until(condition, interval = 1) {
   const end = performance.now() + deadline
   while (!(await condition())) {
     if (performance.now() > end) throw new Error(`Not finished within ${deadline / 1000} s.`)
-    await setTimeout(1)
+    await setTimeout(interval)
   }
 }

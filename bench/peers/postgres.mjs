@@ -57,6 +57,16 @@ export async function openPostgres() {
   }
 }
 
+/** Begins a transaction that sees the database as it is now, so that no row that dies from now on can be removed. @returns {Promise<() => Promise<void>>} ends it */
+export async function holdSnapshot() {
+  const client = new pg.Client(postgresUrl)
+  await client.connect()
+  await client.query('BEGIN ISOLATION LEVEL REPEATABLE READ')
+  // The first statement takes the snapshot.
+  await client.query('SELECT 1')
+  return () => client.end()
+}
+
 /** A transaction as it is written by hand. @param {pg.Pool} pool @param {(client: pg.PoolClient) => Promise<unknown>} work */
 export async function inTransaction(pool, work) {
   const client = await pool.connect()

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { type Handler, Message, type Middleware, Router, rootContext, silentLogger } from '@ackord/core'
 import { probe } from '@ackord/core/internal'
+import { ratios, spread } from './figures.ts'
 import { rateOf, runRounds } from './rounds.ts'
 
 const acking = { ack() {}, nack() {}, reject() {} }
@@ -87,12 +88,12 @@ async function compare(handler: Handler): Promise<Record<string, number | string
   const ambient = await runRounds({ router: (count) => rateOf(count, () => throughRouter(count, handler, true)) }, options)
   return {
     node: process.versions.node,
-    router_per_s: Math.round(ambient.router),
-    explicit_per_s: Math.round(explicit.explicit),
-    bare_loop_per_s: Math.round(explicit.bare),
-    ratio: twoDigits(ambient.router / explicit.bare),
-    explicit_ratio: twoDigits(explicit.explicit / explicit.bare),
-    probe_ratio: twoDigits(explicit.probed / explicit.explicit),
+    ...spread('router_per_s', ambient.of('router')),
+    ...spread('explicit_per_s', explicit.of('explicit')),
+    ...spread('bare_loop_per_s', explicit.of('bare')),
+    ...spread('ratio', ratios(ambient.of('router'), explicit.of('bare'))),
+    ...spread('explicit_ratio', explicit.ratios('explicit', 'bare')),
+    ...spread('probe_ratio', explicit.ratios('probed', 'explicit')),
   }
 }
 

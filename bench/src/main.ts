@@ -1,7 +1,9 @@
 import { parseArgs } from 'node:util'
 import { brokers } from './brokers/index.ts'
 import { core, coreVariants } from './core.ts'
+import { figureRows } from './figures.ts'
 import { lua } from './lua/index.ts'
+import { pipeline, pipelineRows, pipelineVariants } from './pipeline/index.ts'
 import { redis } from './redis/index.ts'
 import { relay } from './relay/index.ts'
 import { sql } from './sql/index.ts'
@@ -11,6 +13,8 @@ interface Benchmark {
   readonly about: string
   readonly variants: Readonly<Record<string, string>>
   readonly run: (variant: string | undefined) => Promise<Record<string, unknown>>
+  /** The rows of the table that is printed without --json. Default: one row per figure, with its spread. */
+  readonly rows?: (figures: Readonly<Record<string, unknown>>) => Record<string, Record<string, unknown>>
 }
 
 /** The benchmarks. Each prints its figures as one line of JSON. */
@@ -22,6 +26,12 @@ const benchmarks: Record<string, Benchmark> = {
   lua: { about: 'the Lua outbox on Redis against its bare script', variants: {}, run: lua },
   telemetry: { about: 'what OpenTelemetry costs on PostgreSQL, without and with an SDK', variants: {}, run: telemetry },
   brokers: { about: 'publishing and consuming against the bare clients', variants: {}, run: brokers },
+  pipeline: {
+    about: 'an order through two services, their inboxes, the relay and each broker',
+    variants: pipelineVariants,
+    run: pipeline,
+    rows: pipelineRows,
+  },
 }
 
 function usage(problem?: string): never {
@@ -32,7 +42,9 @@ function usage(problem?: string): never {
     for (const [variant, what] of Object.entries(variants)) console.error(`    --variant ${variant}: ${what}`)
   }
   // Runs on another version of Node: scripts/bench.mjs.
-  console.error('  peers [--rounds N] [--count N] [--seconds N] [--only NAMES]: Ackord against job queues; only if it is named')
+  console.error(
+    '  peers [--short] [--only NAMES] [--measures NAMES] [--rounds N] [--count N] [--seconds N]: Ackord against job queues; only if it is named',
+  )
   process.exit(problem === undefined ? 0 : 2)
 }
 
@@ -56,5 +68,5 @@ for (const name of names) {
   if (variant !== undefined && !(variant in benchmark.variants)) usage(`The benchmark '${name}' has no variant '${variant}'.`)
   const figures = await benchmark.run(variant)
   if (json) console.log(JSON.stringify(figures))
-  else console.table({ [name]: figures })
+  else console.table((benchmark.rows ?? figureRows)(figures))
 }

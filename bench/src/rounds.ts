@@ -1,3 +1,5 @@
+import { ratios } from './figures.ts'
+
 /** Runs the work once and resolves to its rate per second. The work reports how many items it processed, so that skipped work is not measured. */
 export async function rateOf(count: number, work: () => Promise<number>): Promise<number> {
   const start = process.hrtime.bigint()
@@ -7,19 +9,36 @@ export async function rateOf(count: number, work: () => Promise<number>): Promis
   return count / seconds
 }
 
-/** Runs the variants alternately, round after round, and resolves to the best rate of each: the least disturbed round. */
+/** The rates of some variants in the same rounds. */
+export class Rounds<Name extends string> {
+  readonly #rates: Readonly<Record<Name, readonly number[]>>
+
+  constructor(rates: Readonly<Record<Name, readonly number[]>>) {
+    this.#rates = rates
+  }
+
+  of(name: Name): readonly number[] {
+    return this.#rates[name]
+  }
+
+  /** How many times faster the one was than the other, by round. */
+  ratios(one: Name, other: Name): readonly number[] {
+    return ratios(this.#rates[one], this.#rates[other])
+  }
+}
+
+/** Runs the variants alternately, round after round, so that a busy minute of the machine affects all of them. The first round is a warm-up. */
 export async function runRounds<Name extends string>(
   variants: Record<Name, (count: number) => Promise<number>>,
   options: { readonly rounds: number; readonly count: number },
-): Promise<Record<Name, number>> {
+): Promise<Rounds<Name>> {
   const names = Object.keys(variants) as Name[]
-  const rates = new Map<Name, number[]>(names.map((name) => [name, []]))
+  const rates = Object.fromEntries(names.map((name) => [name, [] as number[]])) as Record<Name, number[]>
   for (let round = 0; round <= options.rounds; round += 1) {
     for (const name of names) {
       const rate = await variants[name](options.count)
-      // The first round is a warm-up.
-      if (round > 0) rates.get(name)?.push(rate)
+      if (round > 0) rates[name].push(rate)
     }
   }
-  return Object.fromEntries(names.map((name) => [name, Math.max(...(rates.get(name) ?? []))])) as Record<Name, number>
+  return new Rounds(rates)
 }

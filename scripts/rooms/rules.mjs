@@ -24,6 +24,7 @@ const layers = {
     ['errors.ts'],
     ['records'],
     ['contract'],
+    ['log'],
     ['transaction', 'ordering', 'orm'],
     ['inbox', 'outbox', 'idempotency'],
     ['group-commit', 'schema'],

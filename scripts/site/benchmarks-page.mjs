@@ -1,6 +1,7 @@
 // @ts-check
 import { drawCharts } from './charts.mjs'
 import { peersSection } from './peers-section.mjs'
+import { pipelineTable } from './pipeline-section.mjs'
 
 const head = `# Benchmarks
 
@@ -14,12 +15,13 @@ Ratios are worth more than rates: rates of different machines cannot be compared
 /** @param {import('./charts.mjs').Results} results @returns {string} docs/benchmarks.md */
 export function benchmarksPage(results) {
   const append = results['lua']?.figures['append_ratio']
-  const peers = results['peers']
+  const { peers, pipeline } = results
   const charts = drawCharts(results).map(({ chart }) => chart)
   const ofPeers = charts.filter(({ file }) => file.startsWith('peers-'))
   return [
     head,
     ...charts.filter((chart) => !ofPeers.includes(chart)).map((chart) => `## ${chartSection(chart)}`),
+    ...(pipeline === undefined ? [] : [`### All figures of the way of an order\n\n${pipelineTable(pipeline)}`]),
     ...(typeof append === 'number'
       ? [
           `## The Lua outbox\n\nStoring events one by one, 50 at once, has ${append.toFixed(2)} times the throughput of its own script called by hand once per event: calls that wait at the same time are sent together.\n`,
@@ -27,10 +29,12 @@ export function benchmarksPage(results) {
       : []),
     ...(peers === undefined ? [] : [peersSection(peers, ofPeers.map((chart) => `### ${chartSection(chart)}\n`).join(''))]),
     '## When and where\n',
-    '| benchmark | measured | on | versions |\n|---|---|---|---|',
-    ...Object.entries(results).map(([name, { measured, machine, versions }]) => {
+    '| benchmark | measured | figures | on | versions |\n|---|---|---|---|---|',
+    ...Object.entries(results).map(([name, { measured, machine, versions, figures }]) => {
       const list = Object.entries(versions).map((version) => version.join(' '))
-      return `| \`${name}\` | ${measured} | ${machine} | ${list.join(', ')} |`
+      // Earlier versions of the benchmarks kept only the least disturbed round.
+      const kind = Object.keys(figures).some((figure) => figure.endsWith('_min')) ? 'medians of the rounds' : 'best round'
+      return `| \`${name}\` | ${measured} | ${kind} | ${machine} | ${list.join(', ')} |`
     }),
     '',
   ].join('\n')

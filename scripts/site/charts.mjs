@@ -19,11 +19,28 @@ import { barChart } from './bar-chart.mjs'
  * @property {string} title
  * @property {string} subtitle
  * @property {string} about what exactly is compared, in Markdown
- * @property {'ratio' | 'milliseconds'} unit
+ * @property {'ratio' | 'milliseconds' | 'perSecond'} unit
  * @property {readonly (readonly [benchmark: string, figure: string, label: string, note: string, upper?: string])[]} bars `upper`: a second, larger figure in the same bar
  * @property {string} [baseline] what a ratio of 1 means
  * @property {readonly string[]} [others] the labels of bars that are not Ackord's
  */
+
+export const pipelineBrokers = /** @type {const} */ ([
+  ['rabbitmq', 'RabbitMQ'],
+  ['nats', 'NATS JetStream'],
+  ['redis', 'Redis Streams'],
+  ['memory', 'In memory'],
+])
+export const pipelineRelays = [1, 2, 4]
+
+/** @param {string} broker @param {number} relays */
+export const pipelinePrefix = (broker, relays) => `${broker}_${relays}_relay${relays === 1 ? '' : 's'}`
+
+/** @param {number} relays */
+export const relayText = (relays) => `${relays} relay${relays === 1 ? '' : 's'}`
+
+const pipelineAbout = `A client publishes orders. The first service stores each order and an event in one transaction, with an inbox; a relay publishes the events, in the order of each key; the second service stores them once, with an inbox of its own. Both services use PostgreSQL, with 16 connections each.
+The client, the services and each relay are processes of their own; with the in-memory broker they are one process. The rate is that of orders that are published as fast as the broker confirms them, until the second service has committed the last one.`
 
 /** @type {readonly Chart[]} */
 export const charts = [
@@ -103,6 +120,31 @@ the round trips: see the first chart. \`ambient: false\` saves the part that Nod
     ],
   },
   {
+    file: 'pipeline.svg',
+    title: 'The whole way of an order',
+    subtitle: 'Orders per second through two services; higher is better',
+    about: pipelineAbout,
+    unit: 'perSecond',
+    bars: pipelineBrokers.flatMap(([broker, label]) =>
+      pipelineRelays.map(
+        (relays) => /** @type {const} */ (['pipeline', `${pipelinePrefix(broker, relays)}_per_s`, label, relayText(relays)]),
+      ),
+    ),
+  },
+  {
+    file: 'pipeline-latency.svg',
+    title: 'From publish to the second commit',
+    subtitle: 'At a steady rate; median / 99th percentile; lower is better',
+    about: `The time from the publish of an order by the client to its commit by the second service, at a steady rate below saturation: two transactions, two ways through the broker, and the relay between them, which is woken by a notification.`,
+    unit: 'milliseconds',
+    bars: pipelineBrokers.flatMap(([broker, label]) =>
+      pipelineRelays.map((relays) => {
+        const figure = `${pipelinePrefix(broker, relays)}_latency`
+        return /** @type {const} */ (['pipeline', `${figure}_p50_ms`, label, relayText(relays), `${figure}_p99_ms`])
+      }),
+    ),
+  },
+  {
     file: 'peers-postgres.svg',
     title: 'Against job queues: handling an order once',
     subtitle: 'Throughput on PostgreSQL, 10 connections; higher is better',
@@ -150,6 +192,20 @@ pg-boss passes a whole batch to its handler, which writes all its rows with one 
       ['peers', 'bullmq_latency_p50_ms', 'BullMQ', 'Redis', 'bullmq_latency_p99_ms'],
     ],
   },
+  {
+    file: 'peers-snapshot.svg',
+    title: 'While an old snapshot is held',
+    subtitle: 'PostgreSQL; median / 99th percentile; lower is better',
+    about: `The same latency at a higher rate, at the end of a minute in which another transaction keeps a snapshot, as a long report or a backup does. PostgreSQL cannot remove the rows of finished messages meanwhile, and whoever looks for the next message walks over them.`,
+    unit: 'milliseconds',
+    others: ['By hand', 'pg-boss', 'graphile-worker'],
+    bars: [
+      ['peers', 'hand_snapshot_p50_ms', 'By hand', 'LISTEN', 'hand_snapshot_p99_ms'],
+      ['peers', 'ackord_source_snapshot_p50_ms', 'Ackord', 'outboxSource()', 'ackord_source_snapshot_p99_ms'],
+      ['peers', 'pg_boss_snapshot_p50_ms', 'pg-boss', 'batches, transactional', 'pg_boss_snapshot_p99_ms'],
+      ['peers', 'graphile_worker_snapshot_p50_ms', 'graphile-worker', 'one per transaction', 'graphile_worker_snapshot_p99_ms'],
+    ],
+  },
 ]
 
 /**
@@ -166,7 +222,7 @@ export function drawCharts(results) {
       return [{ label, note, value, other: others.includes(label), ...(typeof upper === 'number' ? { upper } : {}) }]
     })
     if (bars.length === 0) return []
-    const format = unit === 'ratio' ? formatRatio : formatMilliseconds
+    const format = { ratio: formatRatio, milliseconds: formatMilliseconds, perSecond: formatRate }[unit]
     const line = baseline === undefined ? undefined : { value: 1, label: baseline }
     return [{ chart, svg: barChart({ title, subtitle, bars, format, baseline: line }) }]
   })
@@ -175,6 +231,11 @@ export function drawCharts(results) {
 /** @param {number} value */
 function formatRatio(value) {
   return value.toFixed(2)
+}
+
+/** @param {number} value */
+function formatRate(value) {
+  return `${value.toLocaleString('en-US')} /s`
 }
 
 /** A handler may be called before the writer has read the answer to its commit; that is measured as 0. @param {number} value @param {number} [upper] */

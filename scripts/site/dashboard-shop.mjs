@@ -25,7 +25,7 @@ const unknownAddress = { error: "No route for address 'Rua Augusta 27'", cause: 
 export async function openShop() {
   const runtime = new VirtualRuntime({ start: Date.UTC(2026, 10, 18, 9, 0, 40) })
   const store = new MemoryOutboxStore({ runtime, source: '/shop', retain: true })
-  const metrics = { billing: dashboardMetrics({ runtime }), mail: dashboardMetrics({ runtime }) }
+  const metrics = dashboardMetrics({ runtime })
   const letters = deadLetters(runtime)
   const dashboard = createDashboard({
     stores: { orders: store },
@@ -112,8 +112,8 @@ export async function openShop() {
       for (const [destination, perMinute] of /** @type {[keyof typeof traffic, number][]} */ (Object.entries(traffic)))
         await place(destination, Math.round((perMinute * wave * (1 + ((number * 7 + step * 3) % 5) / 20)) / 6))
       for (const [destination, count] of await relay(isOutage ? 'order-events' : undefined)) add(sums, destination, count)
-      count(metrics.billing, Math.round(27 * wave), number === 16 ? 6 : step % 3 === 0 ? 1 : 0)
-      count(metrics.mail, Math.round(8 * wave), step === 4 ? 1 : 0)
+      count(metrics, 'billing', Math.round(27 * wave), number === 16 ? 6 : step % 3 === 0 ? 1 : 0)
+      count(metrics, 'mail', Math.round(8 * wave), step === 4 ? 1 : 0)
       await runtime.advance(10 * second)
       await look(dashboard)
     }
@@ -156,10 +156,10 @@ function add(sums, destination, count) {
   sums.set(destination, sum)
 }
 
-/** @param {import('@ackord/dashboard').DashboardMetrics} metrics @param {number} acked @param {number} duplicates */
-function count(metrics, acked, duplicates) {
-  metrics.count('ackord.settled', acked + duplicates, { verdict: 'acked' })
-  if (duplicates > 0) metrics.count('ackord.inbox.duplicates', duplicates, { consumer: 'billing' })
+/** @param {import('@ackord/dashboard').DashboardMetrics} metrics @param {string} consumer @param {number} handled @param {number} duplicates */
+function count(metrics, consumer, handled, duplicates) {
+  metrics.count('ackord.inbox.handled', handled, { consumer })
+  if (duplicates > 0) metrics.count('ackord.inbox.duplicates', duplicates, { consumer })
   if (duplicates > 5) metrics.count('ackord.settled', 1, { verdict: 'nacked' })
 }
 

@@ -16,26 +16,38 @@ const contestants = /** @type {const} */ ([
     'graphile-worker',
     'the order and the follow-up job; the job is completed afterwards, and the key of the order makes a second run harmless',
   ],
+  ['pg_transactional_outbox', 'PostgreSQL', 'pg-transactional-outbox', 'the message, the order and the event'],
   ['redis_hand', 'Redis', 'by hand', 'the order, the event and the ack'],
   ['redis_ackord', 'Redis', 'Ackord, relay', 'the marker of the message, the order and the event; the message is then acked'],
   ['redis_ackord_source', 'Redis', 'Ackord, `outboxSource()`', 'the same'],
   ['bullmq', 'Redis', 'BullMQ', 'nothing: keys of the order and of the follow-up job make a second run harmless'],
 ])
 
-const measures = /** @type {const} */ ([
+/** A figure and its title. @typedef {readonly [figure: string, title: string]} Measure */
+
+/** @type {readonly Measure[]} */
+const measures = [
   ['drain_per_s', 'orders handled per second'],
   ['append_per_s', 'messages stored per second'],
   ['latency_p50_ms', 'latency, median'],
   ['latency_p99_ms', 'latency, 99th percentile'],
-])
+]
+
+/** @type {readonly Measure[]} */
+const extremes = [
+  ['noop_per_s', 'messages per second, empty handler'],
+  ['backlog_per_s', 'orders per second, large backlog'],
+  ['snapshot_p50_ms', 'latency with a held snapshot, median'],
+  ['snapshot_p99_ms', 'the same, 99th percentile'],
+]
 
 /** @param {import('./charts.mjs').Result} result @param {string} charts the charts and their texts, in Markdown @returns {string} */
 export function peersSection({ figures, settings = {}, versions }, charts) {
-  const titles = measures.map(([, title]) => title).join(' | ')
   const version = (/** @type {string} */ name) => `${name} ${versions[name] ?? ''}`.trim()
+  const queues = ['pg-boss', 'graphile-worker', 'pg-transactional-outbox'].filter((name) => versions[name] !== undefined).map(version)
   return `## Against job queues
 
-The same work on Ackord, ${version('pg-boss')}, ${version('graphile-worker')} and BullMQ ${versions['bullmq'] ?? ''}, in one process on the same Node, with ${version('pg')} and ${version('ioredis')}, and by hand. ${figures['messages']} orders wait in the queue; each is handled once, which inserts a row and creates one
+The same work on Ackord, ${queues.join(', ')} and BullMQ ${versions['bullmq'] ?? ''}, in one process on the same Node, with ${version('pg')} and ${version('ioredis')}, and by hand. ${figures['messages']} orders wait in the queue; each is handled once, which inserts a row and creates one
 follow-up event or job. The contestants take turns, each time with new tables, ${figures['rounds']} rounds after one that does not count; a figure is the median of the rounds, and a ratio the median of the ratios of each round. \`npm run -s bench -- peers --json\` measures it on your machine.
 
 These projects have different purposes. Job queues run work inside of one database. Ackord carries messages between a store and a broker, and its inbox, which remembers every message for days, is work that a job queue does not do: [how it compares](comparison.md). If all your messages stay in one
@@ -45,19 +57,15 @@ ${charts}### Who is better here
 
 Which side is better, and how many times. The others are compared with the same way of working in Ackord: with \`outboxSource()\`, because they use no broker either, and those that work in batches with its group commit. A difference counts only if it was on the same side in all rounds.
 
-| | ${titles} |
-|---|${measures.map(() => '---|').join('')}
-${comparisons(figures).join('\n')}
+${table(measures, comparisons(figures, measures))}
 
 ### All figures
 
 Medians, and in parentheses the lowest and the highest round.
 
-| | ${titles} |
-|---|${measures.map(() => '---|').join('')}
-${rows(figures).join('\n')}
+${table(measures, rows(figures, measures))}
 
-Storing: one transaction that inserts a row and stores a message, on ${figures['connections']} connections. BullMQ cannot add a job in a transaction with other writes. Contestants that store in the same way as another one have no figure.
+${extremeTables(figures)}Storing: one transaction that inserts a row and stores a message, on ${figures['connections']} connections. BullMQ cannot add a job in a transaction with other writes. Contestants that store in the same way as another one have no figure.
 
 ### Settings, and what commits together
 
@@ -75,10 +83,30 @@ ${contestants
 `
 }
 
+/** @param {readonly Measure[]} columns @param {readonly string[]} lines */
+function table(columns, lines) {
+  return `| | ${columns.map(([, title]) => title).join(' | ')} |\n|---|${columns.map(() => '---|').join('')}\n${lines.join('\n')}`
+}
+
 /** @param {Readonly<Record<string, unknown>>} figures */
-function rows(figures) {
+function extremeTables(figures) {
+  const measured = rows(figures, extremes)
+  if (measured.length === 0) return ''
+  const count = Number(figures['backlog_messages']).toLocaleString('en-US')
+  return `Where the queues differ most: a handler that does nothing, so that only the queue is measured; the first orders of a backlog of ${count}, handled as above; and the latency at ${figures['snapshot_load_per_s']} messages per second, in the last sixth of ${figures['snapshot_seconds']} seconds
+in which another transaction holds a snapshot. Ackord's relay is measured with a broker that confirms at once.
+
+${table(extremes, measured)}
+
+${table(extremes, comparisons(figures, extremes))}
+
+`
+}
+
+/** @param {Readonly<Record<string, unknown>>} figures @param {readonly Measure[]} columns */
+function rows(figures, columns) {
   return contestants.flatMap(([name, store, label]) => {
-    const cells = measures.map(([measure]) => {
+    const cells = columns.map(([measure]) => {
       const range = rangeOf(figures, `${name}_${measure}`)
       if (range === undefined) return '–'
       const format = (/** @type {number} */ value) => (measure.endsWith('_ms') ? formatMilliseconds(value) : value.toLocaleString('en-US'))
@@ -88,10 +116,10 @@ function rows(figures) {
   })
 }
 
-/** Compares the others with the comparable contestant of Ackord. @param {Readonly<Record<string, unknown>>} figures */
-function comparisons(figures) {
+/** Compares the others with the comparable contestant of Ackord. @param {Readonly<Record<string, unknown>>} figures @param {readonly Measure[]} columns */
+function comparisons(figures, columns) {
   return contestants.flatMap(([name, store, label]) => {
-    const cells = measures.map(([measure]) => {
+    const cells = columns.map(([measure]) => {
       const ratio = rangeOf(figures, `${name}_${measure}_to_ackord`)
       if (ratio === undefined) return '–'
       if (ratio.min <= 1 && ratio.max >= 1) return 'no clear difference'

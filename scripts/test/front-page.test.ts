@@ -110,9 +110,10 @@ describe('the charts', () => {
     const bars = drawCharts(everyFigure()).flatMap(({ chart }) => chart.bars)
     const figures = bars.filter(([benchmark]) => benchmark !== 'peers').map(([, figure]) => figure)
     expect(figures.length).toBeGreaterThan(20)
-    // The figures of brokers are assembled: `${name}_publish_ratio`.
-    const missing = figures.filter((figure) => !sources.includes(figure.replace(/^(?:rabbitmq|nats|redis)_(publish|consume)/, '_$1')))
-    expect(missing).toEqual([])
+    // The figures of brokers are assembled: `${name}_publish_ratio`, and those of the pipeline of a broker, a number of relays and a measure.
+    const assembled = (figure: string) =>
+      figure.replace(/^(?:rabbitmq|nats|redis)_(publish|consume)/, '_$1').replace(/^(?:rabbitmq|nats|redis|memory)_[124]_relays?_/, '')
+    expect(figures.filter((figure) => !sources.includes(assembled(figure)))).toEqual([])
   })
 
   it('name contestants that exist, and what is measured of them', () => {
@@ -125,6 +126,7 @@ describe('the charts', () => {
     const existing = contestants.flatMap(({ name, measures }) => [
       ...(measures.includes("'drain'") ? [`${name}_drain_ratio`] : []),
       ...(measures.includes("'latency'") ? [`${name}_latency_p50_ms`, `${name}_latency_p99_ms`] : []),
+      ...(measures.includes("'snapshot'") ? [`${name}_snapshot_p50_ms`, `${name}_snapshot_p99_ms`] : []),
     ])
     const bars = drawCharts(everyFigure()).flatMap(({ chart }) => chart.bars.filter(([benchmark]) => benchmark === 'peers'))
     const figures = bars.flatMap(([, figure, , , upper]) => [figure, ...(upper === undefined ? [] : [upper])])
@@ -165,6 +167,34 @@ describe('the page of benchmarks', () => {
     expect(comparison({ drain_per_s: [2, 0.9, 2.5], latency_p50_ms: [0.5, 0.4, 1.1] })).toBe(
       '| pg-boss, PostgreSQL | no clear difference | – | no clear difference | – |',
     )
+  })
+
+  it('shows a large backlog and a held snapshot only if they were measured', () => {
+    const spread = (name: string, value: number) => ({ [name]: value, [`${name}_min`]: value, [`${name}_max`]: value })
+    const figures = {
+      backlog_messages: 1_000_000,
+      ...spread('pg_boss_backlog_per_s', 2500),
+      ...spread('pg_boss_snapshot_p50_ms_to_ackord', 4),
+    }
+    const page = benchmarksPage({ peers: { measured: '2026-11-18', machine: '2 cores', versions: {}, figures } })
+    expect(page).toContain('the first orders of a backlog of 1,000,000')
+    expect(page).toContain('| pg-boss, PostgreSQL | – | 2,500 (2,500 to 2,500) | – | – |')
+    expect(page).toContain('| pg-boss, PostgreSQL | – | – | Ackord, 4.0 times | – |')
+    expect(benchmarksPage({ peers: { measured: '2026-11-18', machine: '2 cores', versions: {}, figures: {} } })).not.toContain('backlog of')
+  })
+
+  it('has a row for each broker and number of relays', () => {
+    const figures = {
+      rounds: 5,
+      messages: 4000,
+      load_per_s: 200,
+      nats_2_relays_cpu_us: 900,
+      nats_2_relays_cpu_us_min: 800,
+      nats_2_relays_cpu_us_max: 1000,
+    }
+    const page = benchmarksPage({ pipeline: { measured: '2026-11-18', machine: '2 cores', versions: {}, figures } })
+    expect(page).toContain('| NATS JetStream, 2 relays | – | – | – | 900 (800 to 1,000) | – |')
+    expect(page.match(/^\| .*, \d relays? \|/gm)).toHaveLength(12)
   })
 
   it('does not divide by a latency of zero', () => {

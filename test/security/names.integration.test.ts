@@ -43,7 +43,15 @@ function testNames<Handle>(store: string, open: () => Promise<NamedWorld<Handle>
           keep: `${name}k`,
           notes: `${name}n`,
           idempotency: `${name}y`,
+          log: `${name}l`,
+          cursors: `${name}c`,
+          taken: `${name}t`,
         }
+        // MariaDB has an additional table of locks beside the outbox, and the log of PostgreSQL has parts.
+        const suffixed = [
+          `${tables.outbox}_locks`,
+          ...[0, 1, 2, 3].flatMap((part) => [`${tables.log}_${part}`, `${tables.cursors}_${part}`]),
+        ]
         try {
           await useTables(world.databaseOf({ names: tables }), name)
           taken += 1
@@ -54,8 +62,7 @@ function testNames<Handle>(store: string, open: () => Promise<NamedWorld<Handle>
         const found = await world.tables()
         const fresh = found.filter((table) => !known.has(table))
         for (const table of fresh) {
-          // MariaDB has an additional table of locks beside the outbox.
-          expect([...Object.values(tables), `${tables.outbox}_locks`]).toContain(table)
+          expect([...Object.values(tables), ...suffixed]).toContain(table)
           known.add(table)
         }
       }

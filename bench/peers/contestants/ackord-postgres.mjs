@@ -1,9 +1,9 @@
 // @ts-check
-import { Router, silentLogger } from '@ackord/core'
+import { silentLogger } from '@ackord/core'
 import { createSchema, sqlOutbox, transactional } from '@ackord/sql'
 import { fromPg, pgNotifications } from '@ackord/sql/postgres'
 import pg from 'pg'
-import { commands, connect, events, orderHandler, recordOf } from '../ackord.mjs'
+import { commands, events, recordOf, startHandling } from '../ackord.mjs'
 import { chunksOf, connections } from '../contestant.mjs'
 import { insertOrder, insertRequest, openPostgres, postgresUrl } from '../postgres.mjs'
 
@@ -14,8 +14,8 @@ export const ackordRelay = {
   name: 'ackord',
   store: 'PostgreSQL',
   settings: `Relay into the in-memory broker, transactional() with inbox and outbox, concurrency: ${connections} on a pool of ${connections}; notify: true and pgNotifications()`,
-  measures: ['drain', 'append', 'latency'],
-  open: () => open({ way: 'relay' }),
+  measures: ['noop', 'drain', 'append', 'latency'],
+  open: (measure) => open({ way: 'relay', measure }),
 }
 
 /** @type {import('../contestant.mjs').Contestant} */
@@ -23,8 +23,8 @@ export const ackordSource = {
   name: 'ackord_source',
   store: 'PostgreSQL',
   settings: 'the same with outboxSource() instead of relay and broker',
-  measures: ['drain', 'latency'],
-  open: () => open({ way: 'source' }),
+  measures: ['noop', 'drain', 'latency', 'snapshot', 'backlog'],
+  open: (measure) => open({ way: 'source', measure }),
 }
 
 /** @type {import('../contestant.mjs').Contestant} */
@@ -32,15 +32,15 @@ export const ackordGroups = {
   name: 'ackord_group',
   store: 'PostgreSQL',
   settings: `outboxSource() with groupCommit: { size: ${group.size}, groups: ${group.groups} } and concurrency: ${group.size * group.groups}`,
-  measures: ['drain'],
-  open: () => open({ way: 'source', groupCommit: group }),
+  measures: ['drain', 'backlog'],
+  open: (measure) => open({ way: 'source', measure, groupCommit: group }),
 }
 
 /**
- * @param {{ way: import('../ackord.mjs').Way, groupCommit?: typeof group }} options
+ * @param {{ way: import('../ackord.mjs').Way, measure: import('../contestant.mjs').Measure, groupCommit?: typeof group }} options
  * @returns {Promise<import('../contestant.mjs').Session>}
  */
-async function open({ way, groupCommit }) {
+async function open({ way, measure, groupCommit }) {
   const world = await openPostgres()
   const pool = world.createPool()
   const database = fromPg(pool, { logger: silentLogger })
@@ -64,20 +64,19 @@ async function open({ way, groupCommit }) {
       await world.vacuum()
     },
     async start(onOrder) {
-      const router = new Router({ concurrency, logger: silentLogger })
-        .use(transactional(database, { inbox: { consumer: 'orders' }, outbox: { destination: events }, groupCommit }))
-        .handle(orderHandler(({ id, total }) => database.executor().query(insertOrder, [id, total]), onOrder))
-      stop = connect(router, outbox, { way, prefetch: 2 * concurrency })
+      const middleware = transactional(database, { inbox: { consumer: 'orders' }, outbox: { destination: events }, groupCommit })
+      const save = (/** @type {import('../contestant.mjs').Order} */ { id, total }) => database.executor().query(insertOrder, [id, total])
+      stop = startHandling(outbox, { way, measure, concurrency, middleware, save, onOrder })
     },
+    stop: () => stop(),
     append,
     send: append,
+    orders: () => world.count('SELECT count(*) FROM orders'),
     state: async () => ({
-      orders: await world.count('SELECT count(*) FROM orders'),
       waiting: await world.count(`SELECT count(*) FROM ackord_outbox WHERE destination = '${commands}'`),
       events: await world.count(`SELECT count(*) FROM ackord_outbox WHERE destination = '${events}'`),
     }),
     async close() {
-      await stop()
       await pool.end()
       await world.close()
     },

@@ -1,7 +1,7 @@
 // @ts-check
-import { Router, silentLogger } from '@ackord/core'
+import { silentLogger } from '@ackord/core'
 import { fromIoredis, streamOutbox, transactional } from '@ackord/redis'
-import { commands, connect, events, orderHandler, recordOf } from '../ackord.mjs'
+import { commands, events, recordOf, startHandling } from '../ackord.mjs'
 import { chunksOf, redisConcurrency } from '../contestant.mjs'
 import { openRedis } from '../redis.mjs'
 
@@ -10,8 +10,8 @@ export const ackordRedisRelay = {
   name: 'redis_ackord',
   store: 'Redis',
   settings: `ioredis; Relay on streamOutbox() into the in-memory broker, transactional() with inbox and outbox, concurrency: ${redisConcurrency}`,
-  measures: ['drain', 'append', 'latency'],
-  open: () => open('relay'),
+  measures: ['noop', 'drain', 'append', 'latency'],
+  open: (measure) => open('relay', measure),
 }
 
 /** @type {import('../contestant.mjs').Contestant} */
@@ -19,12 +19,12 @@ export const ackordRedisSource = {
   name: 'redis_ackord_source',
   store: 'Redis',
   settings: 'the same with outboxSource() instead of relay and broker',
-  measures: ['drain', 'latency'],
-  open: () => open('source'),
+  measures: ['noop', 'drain', 'latency'],
+  open: (measure) => open('source', measure),
 }
 
-/** @param {import('../ackord.mjs').Way} way @returns {Promise<import('../contestant.mjs').Session>} */
-async function open(way) {
+/** @param {import('../ackord.mjs').Way} way @param {import('../contestant.mjs').Measure} measure @returns {Promise<import('../contestant.mjs').Session>} */
+async function open(way, measure) {
   const { tag, client, key, close } = await openRedis()
   const writer = client.duplicate()
   const redis = fromIoredis(client, { logger: silentLogger })
@@ -44,20 +44,19 @@ async function open(way) {
       for (const chunk of chunksOf(orders, 500)) await redis.write((transaction) => outbox.append(transaction, chunk.map(recordOf)))
     },
     async start(onOrder) {
-      const router = new Router({ concurrency: redisConcurrency, logger: silentLogger })
-        .use(transactional(redis, { inbox: { consumer: 'orders', tag }, outbox: { outbox, destination: events } }))
-        .handle(orderHandler(({ id, total }) => redis.commands().hset(key('orders'), id, total), onOrder))
-      stop = connect(router, outbox, { way, prefetch: 2 * redisConcurrency })
+      const middleware = transactional(redis, { inbox: { consumer: 'orders', tag }, outbox: { outbox, destination: events } })
+      const save = (/** @type {import('../contestant.mjs').Order} */ { id, total }) => redis.commands().hset(key('orders'), id, total)
+      stop = startHandling(outbox, { way, measure, concurrency: redisConcurrency, middleware, save, onOrder })
     },
+    stop: () => stop(),
     append,
     send: append,
+    orders: () => client.hlen(key('orders')),
     state: async () => ({
-      orders: await client.hlen(key('orders')),
       waiting: await client.xlen(key(`outbox:to:${commands}`)),
       events: await client.xlen(key(`outbox:to:${events}`)),
     }),
     async close() {
-      await stop()
       writer.disconnect()
       await close()
     },

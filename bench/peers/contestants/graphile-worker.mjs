@@ -12,13 +12,20 @@ export const graphileWorker = {
   name: 'graphile_worker',
   store: 'PostgreSQL',
   settings: `concurrentJobs: ${connections}, localQueue: { size: 500 }, completeJobBatchDelay: 0, as its page about performance has them; a pool of ${connections + 1}, one of which listens; BEGIN, order (ON CONFLICT DO NOTHING), add_job() if the order is new, COMMIT`,
-  measures: ['drain', 'append', 'latency'],
-  against: { drain: 'ackord_source', append: 'ackord', latency: 'ackord_source' },
+  measures: ['noop', 'drain', 'append', 'latency', 'snapshot', 'backlog'],
+  against: {
+    noop: 'ackord_source',
+    drain: 'ackord_source',
+    append: 'ackord',
+    latency: 'ackord_source',
+    snapshot: 'ackord_source',
+    backlog: 'ackord_source',
+  },
   open,
 }
 
-/** @returns {Promise<import('../contestant.mjs').Session>} */
-async function open() {
+/** @param {import('../contestant.mjs').Measure} measure @returns {Promise<import('../contestant.mjs').Session>} */
+async function open(measure) {
   const world = await openPostgres()
   // One connection listens.
   const pgPool = new pg.Pool({ connectionString: postgresUrl, max: connections + 1, options: world.searchPath })
@@ -52,6 +59,7 @@ async function open() {
       const orders = async (payload, { withPgClient }) => {
         const { id, total } = /** @type {import('../contestant.mjs').Order} */ (payload)
         onOrder(id)
+        if (measure === 'noop') return
         await withPgClient(async (client) => {
           await client.query('BEGIN')
           try {
@@ -67,15 +75,18 @@ async function open() {
       }
       runner = await run({ preset, pgPool, taskList: { orders }, noHandleSignals: true })
     },
+    async stop() {
+      await runner?.stop()
+      runner = undefined
+    },
     append,
     send: append,
+    orders: () => world.count('SELECT count(*) FROM orders'),
     state: async () => ({
-      orders: await world.count('SELECT count(*) FROM orders'),
       waiting: await world.count(`SELECT count(*) FROM ${world.queueSchema}.jobs WHERE task_identifier = 'orders'`),
       events: await world.count(`SELECT count(*) FROM ${world.queueSchema}.jobs WHERE task_identifier = 'order_events'`),
     }),
     async close() {
-      await runner?.stop()
       await utilities.release()
       await pgPool.end()
       await world.close()

@@ -1,6 +1,6 @@
 // @ts-check
 import pg from 'pg'
-import { connections } from '../contestant.mjs'
+import { chunksOf, connections } from '../contestant.mjs'
 import { insertOrder, insertOrders, insertRequest, inTransaction, openPostgres, postgresUrl } from '../postgres.mjs'
 
 const pollInterval = 500
@@ -22,9 +22,15 @@ export const handPostgres = {
   name: 'hand',
   store: 'PostgreSQL',
   settings: `a loop on each of ${connections} connections: BEGIN, DELETE … FOR UPDATE SKIP LOCKED LIMIT 1, order, event, COMMIT; woken by LISTEN, polls every ${pollInterval} ms`,
-  measures: ['drain', 'append', 'latency'],
-  against: { drain: 'ackord_source', append: 'ackord', latency: 'ackord_source' },
-  open: () => open(connections, 1),
+  measures: ['drain', 'append', 'latency', 'snapshot', 'backlog'],
+  against: {
+    drain: 'ackord_source',
+    append: 'ackord',
+    latency: 'ackord_source',
+    snapshot: 'ackord_source',
+    backlog: 'ackord_source',
+  },
+  open: (measure) => open(measure, connections, 1),
 }
 
 /** @type {import('../contestant.mjs').Contestant} */
@@ -32,13 +38,13 @@ export const handPostgresInBatches = {
   name: 'hand_batch',
   store: 'PostgreSQL',
   settings: `the same on ${groups} connections with ${batchSize} messages per transaction, each statement for all of them`,
-  measures: ['drain'],
-  against: { drain: 'ackord_group' },
-  open: () => open(groups, batchSize),
+  measures: ['noop', 'drain'],
+  against: { noop: 'ackord', drain: 'ackord_group' },
+  open: (measure) => open(measure, groups, batchSize),
 }
 
-/** @param {number} workers @param {number} size @returns {Promise<import('../contestant.mjs').Session>} */
-async function open(workers, size) {
+/** @param {import('../contestant.mjs').Measure} measure @param {number} workers @param {number} size @returns {Promise<import('../contestant.mjs').Session>} */
+async function open(measure, workers, size) {
   const world = await openPostgres()
   await world.admin.query(table)
   await world.admin.query(index)
@@ -62,6 +68,7 @@ async function open(workers, size) {
         found = rows.length
         const orders = rows.map(({ data }) => JSON.parse(data))
         for (const { id } of orders) onOrder(id)
+        if (measure === 'noop') return
         const events = orders.map(({ id, total }) => JSON.stringify({ orderId: id, total }))
         if (size === 1) {
           for (const { id, total } of orders) await client.query(insertOrder, [id, total])
@@ -83,23 +90,28 @@ async function open(workers, size) {
 
   return {
     async fill(orders) {
-      await world.admin.query(insertMessages, ['orders', orders.map((order) => JSON.stringify(order))])
+      for (const chunk of chunksOf(orders, 10_000)) {
+        await world.admin.query(insertMessages, ['orders', chunk.map((order) => JSON.stringify(order))])
+      }
       await world.vacuum()
     },
     async start(onOrder) {
+      stopped = false
       running = Array.from({ length: workers }, () => work(onOrder))
+    },
+    async stop() {
+      stopped = true
+      idle.wakeAll()
+      await Promise.all(running)
     },
     append,
     send: append,
+    orders: () => world.count('SELECT count(*) FROM orders'),
     state: async () => ({
-      orders: await world.count('SELECT count(*) FROM orders'),
       waiting: await world.count("SELECT count(*) FROM messages WHERE queue = 'orders'"),
       events: await world.count("SELECT count(*) FROM messages WHERE queue = 'order-events'"),
     }),
     async close() {
-      stopped = true
-      idle.wakeAll()
-      await Promise.all(running)
       await listener.end()
       await pool.end()
       await world.close()

@@ -7,13 +7,13 @@ export const handRedis = {
   name: 'redis_hand',
   store: 'Redis',
   settings: `ioredis; XREADGROUP of up to ${redisConcurrency} entries, then for each a MULTI with the order, XADD of the event, XACK and XDEL, all concurrently`,
-  measures: ['drain', 'append', 'latency'],
-  against: { drain: 'redis_ackord_source', append: 'redis_ackord', latency: 'redis_ackord_source' },
+  measures: ['noop', 'drain', 'append', 'latency'],
+  against: { noop: 'redis_ackord_source', drain: 'redis_ackord_source', append: 'redis_ackord', latency: 'redis_ackord_source' },
   open,
 }
 
-/** @returns {Promise<import('../contestant.mjs').Session>} */
-async function open() {
+/** @param {import('../contestant.mjs').Measure} measure @returns {Promise<import('../contestant.mjs').Session>} */
+async function open(measure) {
   const { client, key, close } = await openRedis()
   const reader = client.duplicate()
   const writer = client.duplicate()
@@ -33,13 +33,11 @@ async function open() {
         entriesOf(reply).map(async ([entry, [, data = '']]) => {
           const { id, total } = JSON.parse(data)
           onOrder(id)
-          const replies = await client
-            .multi()
-            .hset(key('orders'), id, total)
-            .xadd(events, '*', 'data', JSON.stringify({ orderId: id, total }))
-            .xack(messages, 'workers', entry)
-            .xdel(messages, entry)
-            .exec()
+          const transaction = client.multi()
+          if (measure !== 'noop') {
+            transaction.hset(key('orders'), id, total).xadd(events, '*', 'data', JSON.stringify({ orderId: id, total }))
+          }
+          const replies = await transaction.xack(messages, 'workers', entry).xdel(messages, entry).exec()
           for (const [error] of replies ?? []) if (error !== null) throw error
         }),
       )
@@ -59,18 +57,21 @@ async function open() {
       }
     },
     async start(onOrder) {
+      stopped = false
       running = work(onOrder)
+    },
+    async stop() {
+      stopped = true
+      await running
     },
     append,
     send: append,
+    orders: () => client.hlen(key('orders')),
     state: async () => ({
-      orders: await client.hlen(key('orders')),
       waiting: await client.xlen(messages),
       events: await client.xlen(events),
     }),
     async close() {
-      stopped = true
-      await running
       reader.disconnect()
       writer.disconnect()
       await close()

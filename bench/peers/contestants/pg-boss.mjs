@@ -12,8 +12,15 @@ export const pgBoss = {
   name: 'pg_boss',
   store: 'PostgreSQL',
   settings: `work() with transactional: true, burstWhenBatchFull: true, localConcurrency: ${forBacklog.localConcurrency} and batchSize: ${forBacklog.batchSize}, for latency ${forLatency.localConcurrency} and ${forLatency.batchSize}; a pool of ${connections}; useListenNotify: true and notify: true; the handler writes the orders of a batch with one statement, and their events with one insert()`,
-  measures: ['drain', 'append', 'latency'],
-  against: { drain: 'ackord_group', append: 'ackord', latency: 'ackord_source' },
+  measures: ['noop', 'drain', 'append', 'latency', 'snapshot', 'backlog'],
+  against: {
+    noop: 'ackord_source',
+    drain: 'ackord_group',
+    append: 'ackord',
+    latency: 'ackord_source',
+    snapshot: 'ackord_source',
+    backlog: 'ackord_group',
+  },
   open,
 }
 
@@ -52,11 +59,14 @@ async function open(measure) {
       await world.vacuum()
     },
     async start(onOrder) {
-      const options = /** @type {const} */ ({
-        ...(measure === 'latency' ? forLatency : forBacklog),
-        transactional: true,
-        burstWhenBatchFull: true,
-      })
+      const sizes = measure === 'latency' || measure === 'snapshot' ? forLatency : forBacklog
+      if (measure === 'noop') {
+        await boss.work('orders', { ...sizes, burstWhenBatchFull: true }, async (jobs) => {
+          for (const { data } of jobs) onOrder(/** @type {import('../contestant.mjs').Order} */ (data).id)
+        })
+        return
+      }
+      const options = /** @type {const} */ ({ ...sizes, transactional: true, burstWhenBatchFull: true })
       await boss.work('orders', options, async (jobs, tx) => {
         const orders = jobs.map(({ data }) => /** @type {import('../contestant.mjs').Order} */ (data))
         for (const { id } of orders) onOrder(id)
@@ -68,10 +78,11 @@ async function open(measure) {
         )
       })
     },
+    stop: () => boss.offWork('orders'),
     append,
     send: append,
+    orders: () => world.count('SELECT count(*) FROM orders'),
     state: async () => ({
-      orders: await world.count('SELECT count(*) FROM orders'),
       waiting: await world.count(`SELECT count(*) FROM ${world.queueSchema}.job WHERE name = 'orders' AND state <> 'completed'`),
       events: await world.count(`SELECT count(*) FROM ${world.queueSchema}.job WHERE name = 'order-events'`),
     }),

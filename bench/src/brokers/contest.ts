@@ -1,5 +1,6 @@
 import { type Publisher, publishAll, type RawMessage, type Source } from '@ackord/core'
 import { eventMessage } from '../event-message.ts'
+import { spread } from '../figures.ts'
 import { rateOf, runRounds } from '../rounds.ts'
 
 /** The number of messages per confirmed publish, and the maximum of unacked messages of a consumer. */
@@ -31,23 +32,35 @@ export async function contestFigures(name: string, contest: Contest): Promise<Re
       for (let sent = 0; sent < total; sent += batch) await side.publish(messages)
       return total
     })
-  const consume = (side: Contestant) => (total: number) => rateOf(total, () => side.consume(total))
+  // Unlike the rate, the processor time hardly depends on what else the machine does.
+  const cpu = { bare: [] as number[], ackord: [] as number[] }
+  const consume = (side: 'bare' | 'ackord') => (total: number) =>
+    rateOf(total, async () => {
+      const before = process.cpuUsage()
+      const done = await open[side].consume(total)
+      const { user, system } = process.cpuUsage(before)
+      cpu[side].push((user + system) / total)
+      return done
+    })
   const rates = await runRounds(
     {
       barePublish: publish(open.bare),
-      bareConsume: consume(open.bare),
+      bareConsume: consume('bare'),
       publish: publish(open.ackord),
-      consume: consume(open.ackord),
+      consume: consume('ackord'),
     },
     { rounds, count },
   )
   return {
-    [`${name}_bare_publish_per_s`]: Math.round(rates.barePublish),
-    [`${name}_publish_per_s`]: Math.round(rates.publish),
-    [`${name}_publish_ratio`]: ratio(rates.publish, rates.barePublish),
-    [`${name}_bare_consume_per_s`]: Math.round(rates.bareConsume),
-    [`${name}_consume_per_s`]: Math.round(rates.consume),
-    [`${name}_consume_ratio`]: ratio(rates.consume, rates.bareConsume),
+    ...spread(`${name}_bare_publish_per_s`, rates.of('barePublish')),
+    ...spread(`${name}_publish_per_s`, rates.of('publish')),
+    ...spread(`${name}_publish_ratio`, rates.ratios('publish', 'barePublish')),
+    ...spread(`${name}_bare_consume_per_s`, rates.of('bareConsume')),
+    ...spread(`${name}_consume_per_s`, rates.of('consume')),
+    ...spread(`${name}_consume_ratio`, rates.ratios('consume', 'bareConsume')),
+    // Without the warm-up.
+    ...spread(`${name}_bare_consume_cpu_us`, cpu.bare.slice(1)),
+    ...spread(`${name}_consume_cpu_us`, cpu.ackord.slice(1)),
   }
 }
 
@@ -67,8 +80,4 @@ export function ackordContestant(publisher: Publisher, source: Source & AsyncDis
       return acked.filter(Boolean).length
     },
   }
-}
-
-function ratio(one: number, other: number): number {
-  return Math.round((one / other) * 100) / 100
 }

@@ -1,5 +1,6 @@
 import type { LuaOutbox } from '@ackord/redis/lua-outbox'
 import type { Redis } from 'ioredis'
+import { spread } from '../figures.ts'
 import { rateOf, runRounds } from '../rounds.ts'
 import { newRecord } from './records.ts'
 
@@ -28,9 +29,9 @@ export async function appendFigures(outbox: LuaOutbox, client: Redis): Promise<R
     { rounds: 6, count: 20_000 },
   )
   return {
-    raw_script_per_s: Math.round(rates.raw),
-    append_per_s: Math.round(rates.append),
-    append_ratio: Math.round((rates.append / rates.raw) * 100) / 100,
+    ...spread('raw_script_per_s', rates.of('raw')),
+    ...spread('append_per_s', rates.of('append')),
+    ...spread('append_ratio', rates.ratios('append', 'raw')),
   }
 }
 

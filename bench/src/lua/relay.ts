@@ -1,6 +1,7 @@
 import { silentLogger } from '@ackord/core'
 import { Relay } from '@ackord/outbox'
 import type { LuaOutbox } from '@ackord/redis/lua-outbox'
+import { spread } from '../figures.ts'
 import { instantPublisher } from '../instant-publisher.ts'
 import { rateOf, runRounds } from '../rounds.ts'
 import { newRecords } from './records.ts'
@@ -14,9 +15,9 @@ export async function relayFigures(outbox: LuaOutbox): Promise<Record<string, nu
         return await rateOf(count, () => carry(outbox, count))
       },
     },
-    { rounds: 4, count: 20_000 },
+    { rounds: 5, count: 20_000 },
   )
-  return { relay_per_s: Math.round(rates.relay) }
+  return spread('relay_per_s', rates.of('relay'))
 }
 
 async function carry(outbox: LuaOutbox, count: number): Promise<number> {

@@ -3,23 +3,16 @@ import { Router, silentLogger } from '@ackord/core'
 import { fromIoredis, fromNodeRedis, type Redis, streamOutbox, transactional } from '@ackord/redis'
 import { Redis as Ioredis } from 'ioredis'
 import { createClient } from 'redis'
+import { spread } from '../figures.ts'
 import { rateOf, runRounds } from '../rounds.ts'
 import { eventOf, inParallel, iteratorOf, type Order, orderHandler, orderOf, source } from '../sql/orders.ts'
 
 const url = process.env['REDIS_URL'] ?? 'redis://127.0.0.1:6379'
 const tag = `ackord-bench-${process.pid}`
 const concurrency = 64
-const rounds = { rounds: 4, count: 20_000 }
+const rounds = { rounds: 5, count: 20_000 }
 const lease = 30_000
 const retention = 600_000
-
-export interface HandlingFigures {
-  readonly hand_written_per_s: number
-  readonly ackord_per_s: number
-  readonly ratio: number
-  readonly node_redis_ratio: number
-  readonly round_trips: number
-}
 
 /** The hand-written equivalent: an inbox by SET NX, then one MULTI/EXEC, with the same keys, values and event ids. */
 interface ByHand {
@@ -105,7 +98,7 @@ async function roundTrips(): Promise<number> {
 }
 
 /** Exactly-once handling, in exclusive mode, against the hand-written equivalent. */
-export async function handlingFigures(): Promise<HandlingFigures> {
+export async function handlingFigures(): Promise<Record<string, number>> {
   const ioredis = new Ioredis(url)
   const nodeRedis = await createClient({ url }).connect()
   try {
@@ -122,10 +115,10 @@ export async function handlingFigures(): Promise<HandlingFigures> {
       rounds,
     )
     return {
-      hand_written_per_s: Math.round(rates.hand),
-      ackord_per_s: Math.round(rates.ackord),
-      ratio: rounded(rates.ackord / rates.hand),
-      node_redis_ratio: rounded(rates.nodeAckord / rates.nodeHand),
+      ...spread('hand_written_per_s', rates.of('hand')),
+      ...spread('ackord_per_s', rates.of('ackord')),
+      ...spread('ratio', rates.ratios('ackord', 'hand')),
+      ...spread('node_redis_ratio', rates.ratios('nodeAckord', 'nodeHand')),
       round_trips: await roundTrips(),
     }
   } finally {
@@ -140,8 +133,4 @@ async function removeKeys(client: Ioredis): Promise<void> {
     const found = keys as string[]
     if (found.length > 0) await client.unlink(...found)
   }
-}
-
-function rounded(ratio: number): number {
-  return Math.round(ratio * 100) / 100
 }

@@ -1,8 +1,9 @@
 import { silentLogger } from '@ackord/core'
-import { type NewOutboxRecord, Relay } from '@ackord/outbox'
-import { fromIoredis, type RedisTransaction, streamOutbox } from '@ackord/redis'
+import { Relay } from '@ackord/outbox'
+import { fromIoredis, type Redis, type StreamOutbox, streamOutbox } from '@ackord/redis'
 import { Redis as Ioredis } from 'ioredis'
 import { eventMessage } from '../event-message.ts'
+import { spread } from '../figures.ts'
 import { instantPublisher } from '../instant-publisher.ts'
 import { runRounds } from '../rounds.ts'
 
@@ -14,33 +15,34 @@ const group = 'relay'
 export async function streamFigures(): Promise<Record<string, number>> {
   const client = new Ioredis(redisUrl)
   const tag = `bench-${process.pid}`
-  const outbox = streamOutbox(fromIoredis(client, { logger: silentLogger }), { tags: [tag], group })
+  const redis = fromIoredis(client, { logger: silentLogger })
+  const outbox = streamOutbox(redis, { tags: [tag], group })
   // The full key, because the raw loop reads the same stream that the outbox has filled.
   const stream = `{${tag}}:outbox:to:order-events`
   try {
     const rates = await runRounds(
       {
         async raw(count) {
-          await fill(client, (transaction, records) => outbox.append(transaction, records), count)
+          await fill(redis, outbox, count)
           return await rateOfRaw(client, stream, count)
         },
         async relay(count) {
-          await fill(client, (transaction, records) => outbox.append(transaction, records), count)
+          await fill(redis, outbox, count)
           return await rateOfRelay(outbox, count, 1)
         },
         // With several batches the server and this process work in parallel, which the raw loop does not do.
         async four(count) {
-          await fill(client, (transaction, records) => outbox.append(transaction, records), count)
+          await fill(redis, outbox, count)
           return await rateOfRelay(outbox, count, 4)
         },
       },
       { rounds: 6, count: 50_000 },
     )
     return {
-      stream_raw_per_s: Math.round(rates.raw),
-      stream_relay_per_s: Math.round(rates.relay),
-      stream_ratio: Math.round((rates.relay / rates.raw) * 100) / 100,
-      stream_ratio_concurrency_4: Math.round((rates.four / rates.raw) * 100) / 100,
+      ...spread('stream_raw_per_s', rates.of('raw')),
+      ...spread('stream_relay_per_s', rates.of('relay')),
+      ...spread('stream_ratio', rates.ratios('relay', 'raw')),
+      ...spread('stream_ratio_concurrency_4', rates.ratios('four', 'raw')),
     }
   } finally {
     await client.del(stream, `{${tag}}:outbox:destinations`)
@@ -48,24 +50,12 @@ export async function streamFigures(): Promise<Record<string, number>> {
   }
 }
 
-type Append = (transaction: RedisTransaction, records: readonly NewOutboxRecord[]) => Promise<void>
-
-/** Stores records as transactions would, without the rest of a transaction. */
-async function fill(client: Ioredis, append: Append, count: number): Promise<void> {
+async function fill(redis: Redis, outbox: StreamOutbox, count: number): Promise<void> {
   const chunk = 1000
   for (let start = 0; start < count; start += chunk) {
-    const pipeline = client.pipeline()
-    const transaction = {
-      anchor: undefined,
-      queueEvent: ({ name, args }) => void pipeline.call(name, ...args),
-      queueWakeUp() {},
-    } as Pick<RedisTransaction, 'anchor' | 'queueEvent' | 'queueWakeUp'> as RedisTransaction
     const messages = Array.from({ length: chunk }, (_, index) => eventMessage(`e-${start + index}`))
-    await append(
-      transaction,
-      messages.map((message) => ({ destination: 'order-events', message })),
-    )
-    await pipeline.exec()
+    const records = messages.map((message) => ({ destination: 'order-events', message }))
+    await redis.write((transaction) => outbox.append(transaction, records))
   }
 }
 

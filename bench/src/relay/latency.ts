@@ -14,12 +14,13 @@ import { Relay } from '@ackord/outbox'
 import { sqlOutbox, transactional } from '@ackord/sql'
 import { fromPg, pgNotifications } from '@ackord/sql/postgres'
 import pg from 'pg'
+import { percentile } from '../figures.ts'
 import { destination, postgresUrl, type RelayWorld } from './world.ts'
 
 const placeOrder = defineEvent<{ id: string }>('order.place')
 const orderPlaced = defineEvent<{ orderId: string }>('order.placed')
 
-export interface Latency {
+interface Latency {
   readonly p50: number
   readonly p99: number
 }
@@ -62,11 +63,12 @@ export async function latency(
     if (relaying !== writing) await relaying.end()
   }
   // A relay on another connection may see a commit before its answer is read here.
-  const sorted = published.map(({ id, at }) => Math.max(0, at - (committed.get(id) ?? Number.NaN))).sort((one, other) => one - other)
-  if (sorted.some(Number.isNaN)) throw new Error('An event was published although its message was never committed.')
-  const at = (part: number) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] ?? Number.NaN
-  return { p50: at(0.5), p99: at(0.99) }
+  const latencies = published.map(({ id, at }) => Math.max(0, at - (committed.get(id) ?? Number.NaN)))
+  if (latencies.some(Number.isNaN)) throw new Error('An event was published although its message was never committed.')
+  return { p50: percentile(latencies, 0.5), p99: percentile(latencies, 0.99) }
 }
+
+let sent = 0
 
 /** Yields messages at an even rate, whether or not the previous ones are done. */
 function steadily(perSecond: number, count: number): Source {
@@ -76,8 +78,9 @@ function steadily(perSecond: number, count: number): Source {
       for (let index = 0; index < count; index += 1) {
         const wait = start + (index * 1000) / perSecond - performance.now()
         if (wait > 0) await new Promise((resolve) => setTimeout(resolve, wait))
-        const attributes = { id: `m-${index}`, source: '/bench', specversion: '1.0' }
-        const { data, attributes: complete } = marshal(placeOrder({ id: `o-${index}` }, attributes), jsonMarshaler)
+        sent += 1
+        const attributes = { id: `m-${sent}`, source: '/bench', specversion: '1.0' }
+        const { data, attributes: complete } = marshal(placeOrder({ id: `o-${sent}` }, attributes), jsonMarshaler)
         yield new Message(data, complete, { acking: { ack() {}, nack: (error) => fail(error), reject: (error) => fail(error) } })
       }
     },

@@ -47,11 +47,11 @@ async function ownTransaction(pool: pg.Pool, append: ((client: pg.PoolClient) =>
   }
 }
 
-/** The cost of an event in a business transaction: in `database.write()`, in a hand-written transaction, and with a hand-written insert. */
+/** The cost of an event in a business transaction, by round: in `database.write()`, in a hand-written transaction, and with a hand-written insert. */
 export async function appendOverhead(
   pool: pg.Pool,
   options: { readonly connections: number; readonly rounds: number; readonly count: number },
-): Promise<{ readonly written: number; readonly byHand: number; readonly inserted: number }> {
+): Promise<Record<'written' | 'byHand' | 'inserted', readonly number[]>> {
   const { connections } = options
   const database = fromPg(pool)
   const outbox = sqlOutbox(database)
@@ -77,6 +77,6 @@ export async function appendOverhead(
     },
     options,
   )
-  const overhead = (rate: number) => rates.plain / rate - 1
-  return { written: overhead(rates.written), byHand: overhead(rates.byHand), inserted: overhead(rates.inserted) }
+  const overhead = (variant: 'written' | 'byHand' | 'inserted') => rates.ratios('plain', variant).map((ratio) => ratio - 1)
+  return { written: overhead('written'), byHand: overhead('byHand'), inserted: overhead('inserted') }
 }

@@ -2,12 +2,13 @@ import type { EventEmitter } from 'node:events'
 import { createSchema } from '@ackord/sql'
 import { fromPg } from '@ackord/sql/postgres'
 import pg from 'pg'
+import { spread } from '../figures.ts'
 import { rateOf, runRounds } from '../rounds.ts'
 import { appendOverhead } from './append-overhead.ts'
-import { mariadbRatio } from './mariadb.ts'
+import { mariadbRatios } from './mariadb.ts'
 import { byHand, groupsByHand, throughAckord } from './postgres.ts'
 import { sharedRows } from './shared-rows.ts'
-import { sqliteRatio } from './sqlite.ts'
+import { sqliteRatios } from './sqlite.ts'
 
 const url = process.env['POSTGRES_URL'] ?? 'postgres://postgres@127.0.0.1:5432/test'
 const schema = `ackord_bench_${process.pid}`
@@ -57,21 +58,21 @@ export async function sql(): Promise<Record<string, unknown>> {
     const overhead = await appendOverhead(pool, { ...rounds, connections })
     const shared = await sharedRows(url)
     return {
-      hand_written_per_s: Math.round(rates.hand),
-      ackord_per_s: Math.round(rates.ackord),
-      ratio: rounded(rates.ackord / rates.hand),
+      ...spread('hand_written_per_s', rates.of('hand')),
+      ...spread('ackord_per_s', rates.of('ackord')),
+      ...spread('ratio', rates.ratios('ackord', 'hand')),
       round_trips: await roundTrips(),
-      append_overhead: rounded(overhead.written),
-      append_overhead_in_own_transaction: rounded(overhead.byHand),
-      append_overhead_hand_written: rounded(overhead.inserted),
-      group_hand_written_per_s: Math.round(rates.groupHand),
-      group_per_s: Math.round(rates.group),
-      group_ratio: rounded(rates.group / rates.groupHand),
+      ...spread('append_overhead', overhead.written),
+      ...spread('append_overhead_in_own_transaction', overhead.byHand),
+      ...spread('append_overhead_hand_written', overhead.inserted),
+      ...spread('group_hand_written_per_s', rates.of('groupHand')),
+      ...spread('group_per_s', rates.of('group')),
+      ...spread('group_ratio', rates.ratios('group', 'groupHand')),
       shared_rows_alone_per_s: Math.round(shared.alone),
       shared_rows_group_per_s: Math.round(shared.grouped),
       shared_rows_group_ratio: rounded(shared.grouped / shared.alone),
-      mariadb_ratio: rounded(await mariadbRatio({ ...rounds, connections })),
-      sqlite_ratio: rounded(await sqliteRatio(rounds)),
+      ...spread('mariadb_ratio', await mariadbRatios({ ...rounds, connections })),
+      ...spread('sqlite_ratio', await sqliteRatios(rounds)),
     }
   } finally {
     await pool.query(`DROP SCHEMA IF EXISTS ${schema} CASCADE`)

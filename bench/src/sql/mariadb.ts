@@ -62,11 +62,11 @@ async function throughAckord(pool: mysql.Pool, count: number, concurrency: numbe
 }
 
 /** Exactly-once handling on MariaDB, against the same statements written by hand. */
-export async function mariadbRatio(options: {
+export async function mariadbRatios(options: {
   readonly rounds: number
   readonly count: number
   readonly connections: number
-}): Promise<number> {
+}): Promise<readonly number[]> {
   const { connections } = options
   const database = `ackord_bench_${process.pid}`
   const admin = await mysql.createConnection(url)
@@ -82,7 +82,7 @@ export async function mariadbRatio(options: {
       },
       options,
     )
-    return rates.ackord / rates.hand
+    return rates.ratios('ackord', 'hand')
   } finally {
     await pool.end()
     await admin.query(`DROP DATABASE ${database}`)

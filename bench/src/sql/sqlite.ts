@@ -46,7 +46,7 @@ async function throughAckord(client: DatabaseSyncInstance, count: number): Promi
 }
 
 /** Exactly-once handling on an SQLite file, against the same statements written by hand. Both sync every commit. */
-export async function sqliteRatio(rounds: { readonly rounds: number; readonly count: number }): Promise<number> {
+export async function sqliteRatios(rounds: { readonly rounds: number; readonly count: number }): Promise<readonly number[]> {
   const directory = mkdtempSync(join(tmpdir(), 'ackord-bench-'))
   const client = new DatabaseSync(join(directory, 'bench.db'))
   try {
@@ -56,7 +56,7 @@ export async function sqliteRatio(rounds: { readonly rounds: number; readonly co
       { hand: (count) => rateOf(count, () => byHand(client, count)), ackord: (count) => rateOf(count, () => throughAckord(client, count)) },
       rounds,
     )
-    return rates.ackord / rates.hand
+    return rates.ratios('ackord', 'hand')
   } finally {
     client.close()
     rmSync(directory, { recursive: true, force: true })

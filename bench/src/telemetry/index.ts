@@ -1,6 +1,7 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import pg from 'pg'
+import { ratios, spread } from '../figures.ts'
 import { createTables, dropTables, type Round, url, type Variant } from './tables.ts'
 
 /** Each generation has new processes: how V8 compiles and lays out the same code differs by some per cent from process to process. */
@@ -23,20 +24,17 @@ export async function telemetry(): Promise<Record<string, unknown>> {
     await dropTables(pool, schema)
     await pool.end()
   }
-  const of = (variant: Variant, value: (round: Round) => number) => median(results[variant].map(value))
-  const ratio = (variant: Variant) =>
-    rounded(median(results[variant].map((round, index) => round.rate / (results.plain[index]?.rate ?? Number.NaN))))
-  const rate = (variant: Variant) => Math.round(of(variant, (round) => round.rate))
-  const cpu = (variant: Variant) => Math.round(of(variant, (round) => round.cpu))
+  const rates = (variant: Variant) => results[variant].map(({ rate }) => rate)
+  const cpu = (variant: Variant) => results[variant].map((round) => round.cpu)
   return {
-    plain_per_s: rate('plain'),
-    off_per_s: rate('off'),
-    on_per_s: rate('on'),
-    off_ratio: ratio('off'),
-    on_ratio: ratio('on'),
-    plain_cpu_us: cpu('plain'),
-    off_cpu_us: cpu('off'),
-    on_cpu_us: cpu('on'),
+    ...spread('plain_per_s', rates('plain')),
+    ...spread('off_per_s', rates('off')),
+    ...spread('on_per_s', rates('on')),
+    ...spread('off_ratio', ratios(rates('off'), rates('plain'))),
+    ...spread('on_ratio', ratios(rates('on'), rates('plain'))),
+    ...spread('plain_cpu_us', cpu('plain')),
+    ...spread('off_cpu_us', cpu('off')),
+    ...spread('on_cpu_us', cpu('on')),
     spans: results.on.at(-1)?.spans,
   }
 }
@@ -72,13 +70,4 @@ function ask(child: ChildProcess): Promise<Round> {
     })
     child.send('run')
   })
-}
-
-function median(values: readonly number[]): number {
-  const sorted = values.toSorted((a, b) => a - b)
-  return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN
-}
-
-function rounded(ratio: number): number {
-  return Math.round(ratio * 100) / 100
 }

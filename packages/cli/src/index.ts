@@ -1,7 +1,7 @@
 /** The keys of `ackord.config.ts`: the options of the commands, by their names. Durations are milliseconds, or strings such as `30s`, `24h`, `7d`. */
 export interface AckordConfig {
-  /** `postgres://`, `mysql://`, `sqlite:`, `redis://` or `redis+cluster://`. */
-  readonly store?: string | undefined
+  /** `postgres://`, `mysql://`, `sqlite:`, `redis://` or `redis+cluster://`. For `relay` and `dashboard` also several, as a list or by name. */
+  readonly store?: string | readonly string[] | Readonly<Record<string, string>> | undefined
   /** `amqp://`, `nats://`, `kafka://`, `redis://` or `redis+cluster://`. */
   readonly broker?: string | undefined
   /** The namespace of the tables; SQL only. Default: the connection's own. */
@@ -24,6 +24,8 @@ export interface AckordConfig {
   readonly deadLetter?: string | undefined
   /** For `relay`. Default: `none`. */
   readonly order?: 'none' | 'perKey' | undefined
+  /** For `relay` and `doctor`; `log` is for PostgreSQL only. Default: `table`, and for `doctor` the mode that has been used. */
+  readonly mode?: 'table' | 'log' | undefined
   /** For `relay`, with order `perKey`. Default: `park`. */
   readonly onExhausted?: 'park' | 'block' | 'parkKey' | undefined
   /** For `relay` on PostgreSQL. Default: false. */
@@ -32,10 +34,14 @@ export interface AckordConfig {
   readonly keepPublished?: number | string | undefined
   /** For `cleanup`. Default: 7 days. */
   readonly inboxWindow?: number | string | undefined
+  /** For `migrate`: whether the inbox consists of partitions; PostgreSQL only. Default: as it is. */
+  readonly inboxPartitions?: boolean | undefined
   /** For `relay`, where it is 500 by default, and `cleanup`, where it is 1,000. */
   readonly batchSize?: number | undefined
   /** For `relay`. Default: 1. */
   readonly concurrency?: number | undefined
+  /** For `relay` with several stores: the batches of all stores that are published concurrently. Default: 8. */
+  readonly totalConcurrency?: number | undefined
   /** For `relay`. Default: 30 seconds. */
   readonly lease?: number | string | undefined
   /** For `relay`. Default: 10 seconds. */

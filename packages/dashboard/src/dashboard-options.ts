@@ -22,8 +22,8 @@ export interface DashboardOptions {
   readonly inboxes?: Readonly<Record<string, InboxAdmin>> | undefined
   /** The dead letters of brokers. Default: none. */
   readonly deadLetters?: Readonly<Record<string, DeadLetterPort>> | undefined
-  /** What consumers of this process have handled, by their names; see `dashboardMetrics()`. Default: none. */
-  readonly metrics?: Readonly<Record<string, DashboardMetrics>> | undefined
+  /** What the consumers of this process have handled; see `dashboardMetrics()`. Default: not shown. */
+  readonly metrics?: DashboardMetrics | undefined
   /** Runs the checks of `ackord doctor`, on demand. Default: none. */
   readonly doctor?: (() => Promise<readonly DoctorCheck[]>) | undefined
   /** Required. `allowEverybody()` gives everybody all rights. */
@@ -47,11 +47,10 @@ export interface DashboardOptions {
 }
 
 /** The options after their checks. */
-export interface Settings extends Omit<Required<DashboardOptions>, 'stores' | 'inboxes' | 'deadLetters' | 'metrics'> {
+export interface Settings extends Omit<Required<DashboardOptions>, 'stores' | 'inboxes' | 'deadLetters'> {
   readonly stores: ReadonlyMap<string, OutboxAdmin>
   readonly inboxes: ReadonlyMap<string, InboxAdmin>
   readonly deadLetters: ReadonlyMap<string, DeadLetterPort>
-  readonly metrics: ReadonlyMap<string, DashboardMetrics>
   readonly readOnly: boolean
   readonly logger: Logger
   readonly runtime: Runtime
@@ -62,7 +61,7 @@ export function checkOptions(options: DashboardOptions): Settings {
     stores,
     inboxes = {},
     deadLetters = {},
-    metrics = {},
+    metrics,
     doctor,
     authorize,
     readOnly = false,
@@ -81,12 +80,14 @@ export function checkOptions(options: DashboardOptions): Settings {
   if (doctor !== undefined) checkFunction('doctor', doctor)
   if (redact !== undefined) checkFunction('redact', redact)
   if (onAction !== undefined) checkFunction('onAction', onAction)
+  if (metrics !== undefined && typeof metrics.read !== 'function')
+    throw new InvalidOptionError('metrics', 'must be what dashboardMetrics() returns.')
   if (typeof readOnly !== 'boolean') throw new InvalidOptionError('readOnly', 'must be true or false.')
   return {
     stores: checkNamed('stores', stores, ['list', 'get', 'rearm', 'park', 'discard', 'stats']),
     inboxes: checkNamed('inboxes', inboxes, ['find']),
     deadLetters: checkNamed('deadLetters', deadLetters, ['list', 'find', 'preview', 'replay']),
-    metrics: checkNamed('metrics', metrics, ['read']),
+    metrics,
     doctor,
     authorize,
     readOnly,

@@ -13,6 +13,7 @@ export type {
   DestinationOverview,
   DoctorCheck,
   Job,
+  MessagesOverview,
   Overview,
   Payload,
   Preview,

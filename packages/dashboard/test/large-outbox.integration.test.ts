@@ -46,9 +46,15 @@ async function openLargeOutbox() {
   })
   const database = fromPg(pool, { schema, logger: silentLogger })
   await createSchema(database)
-  await pool.query(fillSql(`${schema}.ackord_outbox`))
+  const table = `${schema}.ackord_outbox`
+  await pool.query(fillSql(table))
+  // Only records at the end are leased, and of this type: a search has to read all others.
+  await pool.query(
+    `UPDATE ${table} SET lease_token = gen_random_uuid(), lease_until = clock_timestamp() + interval '1 hour' WHERE id = 'm${rows - 2}'`,
+  )
+  await pool.query(`UPDATE ${table} SET type = 'order.rare' WHERE id = 'm${rows - 3}'`)
   // As autovacuum does after so many rows.
-  await pool.query(`VACUUM (ANALYZE) ${schema}.ackord_outbox`)
+  await pool.query(`VACUUM (ANALYZE) ${table}`)
   return {
     outbox: sqlOutbox(database, { logger: silentLogger }),
     statements: () => statements,
@@ -77,16 +83,34 @@ it('every page of a large outbox is there within a second, and looking at it cos
     }
   }
 
+  /** All that a search finds, page by page. Each page reads 30,000 records. */
+  async function searched(query: string): Promise<readonly (string | undefined)[]> {
+    const found: (string | undefined)[] = []
+    let [pages, after] = [0, '']
+    for (;;) {
+      const { records, next } = await timed<RecordPage>(`stores/shop/records?${query}${after}`)
+      found.push(...records.map(({ messageId }) => messageId))
+      pages += 1
+      if (next === undefined) break
+      after = `&after=${next}`
+    }
+    expect(pages).toBeLessThanOrEqual(rows / 30_000 + 2)
+    return found
+  }
+
   const first = await timed<RecordPage>('stores/shop/records')
   expect(first.records.map(({ messageId }) => messageId).slice(0, 3)).toEqual(['m1', 'm2', 'm3'])
   const second = await timed<RecordPage>(`stores/shop/records?after=${encodeURIComponent(first.next ?? '')}`)
   expect(second.records[0]?.messageId).toBe('m51')
   const parked = await timed<RecordPage>('stores/shop/records?state=parked')
   expect(parked.records.map(({ messageId }) => messageId).slice(0, 2)).toEqual(['m4', 'm14'])
-  for (const state of ['waiting', 'published'])
+  for (const state of ['ready', 'waiting', 'published'])
     expect((await timed<RecordPage>(`stores/shop/records?state=${state}`)).records.every((record) => record.state === state)).toBe(true)
   const typed = await timed<RecordPage>('stores/shop/records?type=order.type5')
   expect(typed.records.map(({ messageId }) => messageId).slice(0, 2)).toEqual(['m5', 'm14'])
+  expect(await searched('type=order.rare')).toEqual([`m${rows - 3}`])
+  expect(await searched('state=leased')).toEqual([`m${rows - 2}`])
+  expect(await searched('state=parked&type=order.rare')).toEqual([])
   const caused = await timed<RecordPage>('stores/shop/records?state=parked&cause=ECONNREFUSED')
   expect(caused.records[0]?.messageId).toBe('m24')
   const one = await timed<RecordPage>(`stores/shop/records?messageId=m${rows - 1}`)

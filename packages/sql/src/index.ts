@@ -1,5 +1,14 @@
 export type { InboxKey } from '@ackord/outbox'
-export type { FromOptions, OrderOptions, TableNames, TableOptions, Tables } from './contract/database-options.ts'
+export type {
+  FromOptions,
+  ModeOptions,
+  OrderOptions,
+  OutboxMode,
+  StorageOptions,
+  TableNames,
+  TableOptions,
+  Tables,
+} from './contract/database-options.ts'
 export type { Dialect, Isolation, TransactionSettings } from './contract/dialect.ts'
 export type { Driver, FollowOptions, Notifications, RunStatement, Session, StatementResult } from './contract/driver.ts'
 export type { QueryTracker } from './contract/query-tracker.ts'
@@ -25,6 +34,7 @@ export type { OutboxRow } from './records/outbox-row.ts'
 export type { Order, Row } from './records/row.ts'
 export type { Cleanup, CleanupOptions } from './schema/cleanup.ts'
 export { startCleanup } from './schema/cleanup.ts'
+export type { InboxSchemaOptions, SchemaOptions } from './schema/schema.ts'
 export { createSchema, printSchema, validateSchema } from './schema/schema.ts'
 export type { DatabaseOptions, ExecutorOptions } from './transaction/database.ts'
 export { Database } from './transaction/database.ts'

@@ -44,7 +44,15 @@ export function createService<Handle>(options: SqlServiceOptions<Handle>): Servi
         transactional(database, {
           transaction: { ...transaction, logger, metrics },
           inbox: { ...tables, ...inbox, consumer: name, logger, metrics },
-          outbox: { ...tables, order: outboxOptions?.order, maxSize: outboxOptions?.maxSize, ...outputs, source: eventSource, runtime },
+          outbox: {
+            ...tables,
+            order: outboxOptions?.order,
+            mode: outboxOptions?.mode,
+            maxSize: outboxOptions?.maxSize,
+            ...outputs,
+            source: eventSource,
+            runtime,
+          },
           groupCommit,
         }),
       ...(cleanup === false ? {} : { startCleanup: () => startCleanup(database, { ...tables, ...cleanup, logger, metrics, runtime }) }),

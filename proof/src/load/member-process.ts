@@ -35,9 +35,13 @@ export class MemberProcess implements AsyncDisposable {
     if (this.#child.exitCode !== 0) this.checkAlive()
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
+  async kill(): Promise<void> {
     if (this.#child.exitCode !== null || this.#child.signalCode !== null) return
     this.#child.kill('SIGKILL')
     await this.#ended
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.kill()
   }
 }

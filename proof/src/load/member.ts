@@ -5,10 +5,13 @@ export interface MemberReport {
   readonly heap: number
   /** Handlers that failed so far. */
   readonly failed: number
+  /** Records that a relay has published so far. */
+  readonly published: number
 }
 
 export interface Member {
-  failed(): number
+  failed?(): number
+  published?(): number
   /** Finishes what is in hand and closes every connection. */
   stop(): Promise<void>
 }
@@ -20,7 +23,7 @@ export async function runMember(start: () => Promise<Member>): Promise<void> {
     if (order === 'report') {
       globalThis.gc?.()
       const { rss, heapUsed } = process.memoryUsage()
-      const report: MemberReport = { rss, heap: heapUsed, failed: member.failed() }
+      const report: MemberReport = { rss, heap: heapUsed, failed: member.failed?.() ?? 0, published: member.published?.() ?? 0 }
       process.send?.(report)
     } else {
       void member.stop().then(() => process.disconnect())

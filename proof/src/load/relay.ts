@@ -16,7 +16,7 @@ await runMember(async () => {
   const outbox = sqlOutbox(fromPg(pool, { schema, logger: silentLogger }), { logger: silentLogger })
   const relay = new Relay(outbox, { publisher, logger: silentLogger }).start()
   return {
-    failed: () => 0,
+    published: () => relay.health().published,
     async stop() {
       await relay.stop()
       await publisher[Symbol.asyncDispose]()

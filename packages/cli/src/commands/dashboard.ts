@@ -3,6 +3,7 @@ import { type Command, InvalidArgumentError } from 'commander'
 import { exitCode, usageError } from '../output/errors.ts'
 import { type DashboardOptions, serveDashboard } from '../serving/dashboard-server.ts'
 import type { Execute, Session } from '../session.ts'
+import { parseUrls } from '../settings/named-urls.ts'
 import { addStoreOptions, newCommand, parseInteger, setting, storeUrls } from '../settings/settings.ts'
 
 const brokerUrls = 'amqp://, nats://, kafka://, redis:// or redis+cluster://'
@@ -35,11 +36,6 @@ export function dashboardCommand(execute: Execute): Command {
     .option('--read-only', 'offer no actions')
     .option('--trace-url <template>', 'a link to a trace, such as https://grafana/explore?trace={traceId}')
     .action(execute(serve, { stopsItself: true }))
-}
-
-/** Repeatable. Not separated by commas: the URL of a Redis Cluster has commas between its nodes. */
-function parseUrls(text: string, previous: unknown): readonly string[] {
-  return [...(Array.isArray(previous) ? (previous as string[]) : []), text]
 }
 
 /** Repeatable. Not separated by commas: names of queues may contain them. */

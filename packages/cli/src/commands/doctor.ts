@@ -7,13 +7,14 @@ import { type CommandError, type ExitCode, exitCode, usageError } from '../outpu
 import { explainFailure } from '../output/explain-failure.ts'
 import type { Output } from '../output/output.ts'
 import type { Execute, Session } from '../session.ts'
-import { parseChoice, setting, storeCommand } from '../settings/settings.ts'
-import { openStoreOf, type StoreOptions } from '../stores/open-store.ts'
+import { modeOption, parseChoice, setting, storeCommand } from '../settings/settings.ts'
+import { checkMode, openStoreOf, type StoreOptions } from '../stores/open-store.ts'
 import type { OutboxChoices } from '../stores/store.ts'
 
 interface DoctorOptions extends StoreOptions {
   readonly broker?: string | undefined
   readonly order?: OutboxChoices['order']
+  readonly mode?: OutboxChoices['mode']
   readonly strict?: boolean | undefined
   readonly allowUnchecked?: boolean | undefined
 }
@@ -30,6 +31,9 @@ export function doctorCommand(execute: Execute): Command {
       setting('--order <order>', 'none or perKey, as in the writing services: perKey needs more privileges (SQL; default: none)', {
         parse: parseChoice('none', 'perKey'),
       }),
+    )
+    .addOption(
+      modeOption('table or log, as in the writing services: log needs more privileges (PostgreSQL; default: the mode that has been used)'),
     )
     .option('--strict', 'also fail on warnings')
     .option('--allow-unchecked', 'do not fail on what could not be checked')
@@ -67,9 +71,11 @@ async function diagnose(session: Session, options: DoctorOptions): Promise<ExitC
 }
 
 async function inspectStore(session: Session, options: DoctorOptions, findings: Finding[]): Promise<readonly string[]> {
+  const { order, mode } = options
+  checkMode([options.store ?? ''], { mode, order })
   await using store = await openStoreOf(options, session)
   findings.push({ of: 'store', ...check('connection', 'ok', `${store.address} answers.`) })
-  const { checks, destinations } = await checkStore(store, options.order ?? 'none')
+  const { checks, destinations } = await checkStore(store, { order, mode })
   findings.push(...checks.map((each): Finding => ({ of: 'store', ...each })))
   return destinations
 }

@@ -1,7 +1,7 @@
 import type { OutboxPage, OutboxState } from '@ackord/outbox'
 import type { Command } from 'commander'
 import type { Output } from '../output/output.ts'
-import { type FilterOptions, filterOf, recordObject, recordTable } from '../output/records.ts'
+import { type FilterOptions, filterOf, fullPage, recordObject, recordTable } from '../output/records.ts'
 import type { Execute } from '../session.ts'
 import { addFilter, addWatch, parseChoice, parseInteger, storeCommand } from '../settings/settings.ts'
 import { showOrWatch, stopsItself, type WatchedOptions } from '../watch/show-or-watch.ts'
@@ -28,7 +28,8 @@ export function listCommand(execute: Execute): Command {
           const { output } = session
           const { limit, after, state } = options
           return showOrWatch<OutboxPage>(session, options, {
-            read: (outbox) => outbox.list(filterOf(options, state), { limit, after }),
+            read: (outbox, _address, logger) =>
+              fullPage(outbox, filterOf(options, state), { limit, after }, { logger, signal: session.signal }),
             object: ({ records, next }) => ({ records: records.map((record) => recordObject(output, record)), next: next ?? null }),
             lines: (page, before) => pageLines(output, page, before),
           })

@@ -1,18 +1,27 @@
 import type { DeadLetter, Logger, Publisher } from '@ackord/core'
-import { abortable } from '@ackord/core/internal'
-import { Relay, type RelayOptions, relayDefaults } from '@ackord/outbox'
+import {
+  Relay,
+  RelayGroup,
+  type RelayGroupHealth,
+  type RelayGroupOptions,
+  type RelayHealth,
+  type RelayOptions,
+  relayDefaults,
+} from '@ackord/outbox'
 import type { Command } from 'commander'
 import { openBroker } from '../brokers/open-broker.ts'
 import { aborted, unlessAborted } from '../lifecycle.ts'
 import { type ExitCode, exitCode, isInterruption, usageError } from '../output/errors.ts'
-import { talkingTo } from '../output/explain-failure.ts'
 import { startHealthServer } from '../relay/health-server.ts'
 import { startOtlpExport } from '../relay/otlp-export.ts'
 import { reportToAll, ScrapedMetrics } from '../relay/relay-metrics.ts'
+import { openRelayStores } from '../relay/relay-stores.ts'
 import type { Execute, Session } from '../session.ts'
 import { exactDuration } from '../settings/duration.ts'
+import { parseUrls } from '../settings/named-urls.ts'
 import {
   addStoreOptions,
+  modeOption,
   newCommand,
   parseChoice,
   parseInteger,
@@ -22,21 +31,23 @@ import {
   setting,
   storeUrls,
 } from '../settings/settings.ts'
-import { locationOf, openStore } from '../stores/open-store.ts'
-import type { OutboxChoices, StoreLocation } from '../stores/store.ts'
+import { locationOf } from '../stores/open-store.ts'
+import type { OutboxChoices, Store, StoreLocation } from '../stores/store.ts'
 
 interface RelayCommandOptions extends StoreLocation {
-  readonly from?: string | undefined
+  readonly from?: readonly string[] | undefined
   readonly to?: string | undefined
   readonly map?: ReadonlyMap<string, string> | undefined
   readonly destinations?: readonly string[] | undefined
   readonly deadLetter?: string | undefined
   readonly order?: OutboxChoices['order']
+  readonly mode?: OutboxChoices['mode']
   readonly onExhausted?: RelayOptions['onExhausted']
   readonly listen?: boolean | undefined
   readonly keepPublished?: number | undefined
   readonly batchSize?: number | undefined
   readonly concurrency?: number | undefined
+  readonly totalConcurrency?: number | undefined
   readonly lease?: number | undefined
   readonly publishTimeout?: number | undefined
   readonly maxAttempts?: number | undefined
@@ -52,7 +63,12 @@ export function relayCommand(execute: Execute): Command {
   const command = addStoreOptions(
     newCommand('relay')
       .description('Publishes committed records to the broker until SIGTERM, SIGHUP or Ctrl-C. Any number of relays may run concurrently.')
-      .addOption(setting('--from <url>', `the store: ${storeUrls}`, { key: 'store' }))
+      .addOption(
+        setting('--from <url>', `the store: ${storeUrls}; repeatable, and with a name: orders=postgres://…`, {
+          key: 'store',
+          parse: parseUrls,
+        }),
+      )
       .addOption(setting('--to <url>', 'the broker: amqp://, nats://, kafka://, redis:// or redis+cluster://', { key: 'broker' })),
   )
   const options = [
@@ -64,6 +80,7 @@ export function relayCommand(execute: Execute): Command {
     setting('--order <order>', 'none or perKey, the same as in the writing services (SQL, or a Lua outbox; default: none)', {
       parse: parseChoice('none', 'perKey'),
     }),
+    modeOption('table or log, the same as in the writing services; log always has the order perKey (PostgreSQL; default: table)'),
     setting(
       '--on-exhausted <choice>',
       'with order perKey, what happens to records behind a parked one: park, block or parkKey (default: park)',
@@ -76,7 +93,10 @@ export function relayCommand(execute: Execute): Command {
       parse: parsePositiveDuration,
     }),
     setting('--batch-size <count>', 'records per claim (default: 500)', { parse: parseInteger(1, 100_000) }),
-    setting('--concurrency <count>', 'batches in flight concurrently (default: 1)', { parse: parseInteger(1, 1000) }),
+    setting('--concurrency <count>', 'batches in flight concurrently, of each store (default: 1)', { parse: parseInteger(1, 1000) }),
+    setting('--total-concurrency <count>', 'with several stores, batches that are published concurrently (default: 8)', {
+      parse: parseInteger(1, 1000),
+    }),
     setting('--lease <duration>', "how long before a dead relay's records are claimed again (default: 30s)", {
       parse: parsePositiveDuration,
     }),
@@ -116,7 +136,8 @@ async function runRelay(session: Session, options: RelayCommandOptions): Promise
 }
 
 /** What single values cannot show. Checked before anything is opened. */
-function checkTogether({ lease, publishTimeout, order = 'none', onExhausted = 'park' }: RelayCommandOptions): void {
+function checkTogether(options: RelayCommandOptions): void {
+  const { lease, publishTimeout, mode, order = mode === 'log' ? 'perKey' : 'none', onExhausted = 'park' } = options
   const [leased, limit] = [lease ?? relayDefaults.lease, publishTimeout ?? relayDefaults.publishTimeout]
   if (limit >= leased) {
     const byDefault = lease === undefined || publishTimeout === undefined ? ' by default' : ''
@@ -133,25 +154,28 @@ function checkTogether({ lease, publishTimeout, order = 'none', onExhausted = 'p
     )
 }
 
-async function relayUntilAborted({ output, secrets, signal }: Session, options: RelayCommandOptions): Promise<void> {
-  const logger = namedLogger(output.logger('stdout'), options.name)
-  const { from, to, order, listen, keepPublished, port, host = '127.0.0.1' } = options
+async function relayUntilAborted(session: Session, options: RelayCommandOptions): Promise<void> {
+  const { output, secrets, signal } = session
+  const plain = output.logger('stdout')
+  // In the store each relay has an id of its own, so that two relays with the same name do not conflict.
+  const logger = options.name === undefined ? plain : withFields(plain, { relay: options.name })
+  const { from, to, order, mode = 'table', listen, keepPublished, port, host = '127.0.0.1' } = options
   // Closed last: it exports what happens until everything else is closed.
   await using otlp = options.otlp === undefined ? undefined : await startOtlpExport(options.otlp, { option: '--otlp', logger, secrets })
-  await using store = await unlessAborted(openStore(from, { option: '--from', location: locationOf(options), logger, secrets }), signal)
-  await abortable(
-    talkingTo(store.address, () => (store.kind === 'redis' ? store.verify(order ?? 'none') : store.validateSchema())),
-    signal,
-  )
+  await using opened = await openRelayStores(session, { from, location: locationOf(options), order, mode, logger })
   await using broker = await unlessAborted(openBroker(to, { option: '--to', logger, secrets }), signal)
   const publisher = otlp === undefined ? broker.publisher : otlp.telemetry.publisher(broker.publisher)
-  using scraped = port === undefined ? undefined : new ScrapedMetrics(store, namedDestinations(options))
-  const relay = new Relay(store.outbox({ order, retain: keepPublished !== undefined, listen, logger }), {
+  using scraped = port === undefined ? undefined : new ScrapedMetrics(opened, namedDestinations(options))
+  const outboxes = [...opened.stores].map(([store, { outbox }]) => {
+    const own = opened.named ? withFields(logger, { store }) : logger
+    return [store, outbox({ order, mode, retain: keepPublished !== undefined, listen, logger: own })] as const
+  })
+  const relay = createRelay(outboxes, opened.named, {
     ...relayOptions(options),
     publisher,
     deadLetter: deadLetterOf(options, publisher),
     logger,
-    // Passed on to the store.
+    // Passed on to the stores.
     metrics: reportToAll([scraped?.port, otlp?.telemetry.metrics]),
   })
   const health = () => relay.health()
@@ -162,26 +186,46 @@ async function relayUntilAborted({ output, secrets, signal }: Session, options: 
   signal.throwIfAborted()
   await using running = relay.start()
   const served = { ...(server !== undefined && { health: server.url }), ...(otlp !== undefined && { otlp: otlp.address }) }
-  logger.info({ from: store.address, to: broker.address, ...served }, 'The relay is running.')
+  const addresses = [...opened.stores].map(([name, { address }]) => (opened.named ? `${name}=${address}` : address))
+  logger.info({ from: addresses.join(', '), to: broker.address, ...served }, 'The relay is running.')
   await aborted(signal)
   logger.info({}, 'The relay is stopping: records in flight are finished, the rest is released.')
   // Before the server is closed: until the end it reports that the relay is stopping.
   await running.stop()
-  const { published, failed, parked, released } = relay.health()
-  logger.info({ published, failed, parked, released }, 'The relay has stopped.')
+  logger.info(totalsOf(relay.health()), 'The relay has stopped.')
+}
+
+type NamedOutbox = readonly [name: string, outbox: ReturnType<Store['outbox']>]
+
+/** A single store without a name has a relay whose metrics and log lines name no store. */
+function createRelay(outboxes: readonly NamedOutbox[], named: boolean, options: Omit<RelayGroupOptions, 'onEvent'>): Relay | RelayGroup {
+  const { totalConcurrency, ...own } = options
+  const [single] = outboxes
+  if (named || single === undefined) return new RelayGroup(Object.fromEntries(outboxes), options)
+  if (totalConcurrency !== undefined) throw usageError('--total-concurrency is for several stores.', 'Use --concurrency for one.')
+  return new Relay(single[1], own)
+}
+
+function totalsOf(health: RelayHealth | RelayGroupHealth): object {
+  const sums = { published: 0, failed: 0, parked: 0, released: 0 }
+  for (const each of 'stores' in health ? Object.values(health.stores) : [health]) {
+    for (const total of ['published', 'failed', 'parked', 'released'] as const) sums[total] += each[total]
+  }
+  return sums
 }
 
 function namedDestinations({ destinations = [], map = new Map() }: RelayCommandOptions): readonly string[] {
   return destinations.length > 0 ? destinations : [...map.keys()]
 }
 
-function relayOptions(options: RelayCommandOptions): Omit<RelayOptions, 'publisher'> {
+function relayOptions(options: RelayCommandOptions): Omit<RelayGroupOptions, 'publisher' | 'onEvent'> {
   const { map, keepPublished, batchSize, concurrency, lease, publishTimeout, maxAttempts, pollInterval, shutdownTimeout, destinations } =
     options
   return {
     destinations,
     batchSize,
     concurrency,
+    totalConcurrency: options.totalConcurrency,
     lease,
     publishTimeout,
     maxAttempts,
@@ -197,13 +241,12 @@ function deadLetterOf({ deadLetter }: RelayCommandOptions, publisher: Publisher)
   return deadLetter === undefined ? undefined : { publisher, destination: deadLetter }
 }
 
-/** The name is in every log line; in the store each relay has an id of its own, so that two relays with the same name do not conflict. */
-function namedLogger(logger: Logger, relay: string | undefined): Logger {
-  if (relay === undefined) return logger
+/** A logger with these fields in every line. */
+function withFields(logger: Logger, own: object): Logger {
   return {
-    debug: (fields, text) => logger.debug({ relay, ...fields }, text),
-    info: (fields, text) => logger.info({ relay, ...fields }, text),
-    warn: (fields, text) => logger.warn({ relay, ...fields }, text),
-    error: (fields, text) => logger.error({ relay, ...fields }, text),
+    debug: (fields, text) => logger.debug({ ...own, ...fields }, text),
+    info: (fields, text) => logger.info({ ...own, ...fields }, text),
+    warn: (fields, text) => logger.warn({ ...own, ...fields }, text),
+    error: (fields, text) => logger.error({ ...own, ...fields }, text),
   }
 }

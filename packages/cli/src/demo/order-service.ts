@@ -146,8 +146,22 @@ function onSql(store: SqlStore): DemoStore {
   }
 }
 
-/** The last one is specific to MySQL. */
-const tableNames = ['orders', 'inbox', 'outbox', 'hands', 'partitions', 'relays', 'notes', 'idempotency', 'meta', 'outbox_locks']
+/** In this order: the log uses the numbers of the outbox. The last one is specific to MySQL. */
+const tableNames = [
+  'orders',
+  'inbox',
+  'log',
+  'cursors',
+  'taken',
+  'outbox',
+  'hands',
+  'partitions',
+  'relays',
+  'notes',
+  'idempotency',
+  'meta',
+  'outbox_locks',
+]
 
 function onRedis(store: RedisStore): DemoStore {
   const orders = `{${store.tag}}:orders`

@@ -31,6 +31,7 @@ export const redisCommands: Readonly<
     HINCRBY: (key) => [[key, 'a', 0]],
     HLEN: (key) => [[key]],
     HMGET: (key) => [[key, 'a']],
+    HSCAN: (key) => [[key, 0]],
     HSET: (key) => [[key, 'a', 'b']],
     HSETNX: (key) => [[key, 'a', 'b']],
     XADD: (key) => [[key, '*', 'a', 'b']],
@@ -56,6 +57,7 @@ export const redisCommands: Readonly<
     XINFO: (key) => [
       ['GROUPS', key],
       ['CONSUMERS', key, 'a'],
+      ['STREAM', key],
     ],
     XLEN: (key) => [[key]],
     XPENDING: (key) => [[key, 'a']],
@@ -66,7 +68,6 @@ export const redisCommands: Readonly<
   },
   lua: {
     HGETALL: (key) => [[key]],
-    HSCAN: (key) => [[key, 0]],
     HSTRLEN: (key) => [[key, 'a']],
     INCRBY: (key) => [[key, 0]],
     ZLEXCOUNT: (key) => [[key, '-', '+']],

@@ -7,6 +7,7 @@ import { type Check, check, runPrivilegeCheck } from './check.ts'
 import { mysqlChecks } from './mysql-checks.ts'
 import { mysqlPrivileges } from './mysql-privileges.ts'
 import { postgresChecks } from './postgres-checks.ts'
+import { postgresLog } from './postgres-log.ts'
 import { postgresPrivileges } from './postgres-privileges.ts'
 import { redisChecks } from './redis-checks.ts'
 import { sqliteChecks } from './sqlite-checks.ts'
@@ -20,7 +21,8 @@ export interface StoreFindings {
   readonly destinations: readonly string[]
 }
 
-type Order = NonNullable<OutboxChoices['order']>
+/** As in the writing services. Order per key and the log mode need more privileges. */
+type StorageChoices = Pick<OutboxChoices, 'order' | 'mode'>
 
 interface SchemaFinding {
   readonly finding: Check
@@ -28,13 +30,15 @@ interface SchemaFinding {
   readonly isUsable: boolean
 }
 
-/** `order`: as in the writing services; order per key needs more privileges. */
-export async function checkStore(store: Store, order: Order): Promise<StoreFindings> {
+/** Without a mode, the one that has been used is checked. */
+export async function checkStore(store: Store, { order, mode }: StorageChoices = {}): Promise<StoreFindings> {
   if (store.kind === 'redis') return await withBacklog(store, await redisChecks(store))
   const checks = await serverChecks(store)
   const schema = await schemaCheck(store)
   if (!schema.isUsable) return { checks: [...checks, schema.finding], destinations: [] }
-  return await withBacklog(store, [...checks, schema.finding, ...(await privilegeChecks(store, order))])
+  const choices = { order, mode: mode ?? (store.usesLog() ? 'log' : 'table') }
+  const log = choices.mode === 'log' ? [await postgresLog(store)] : []
+  return await withBacklog(store, [...checks, schema.finding, ...(await privilegeChecks(store, choices)), ...log], choices.mode)
 }
 
 async function serverChecks(store: SqlStore): Promise<readonly Check[]> {
@@ -42,9 +46,9 @@ async function serverChecks(store: SqlStore): Promise<readonly Check[]> {
   return store.kind === 'sqlite' ? await sqliteChecks(store) : await postgresChecks(store)
 }
 
-async function privilegeChecks(store: SqlStore, order: Order): Promise<readonly Check[]> {
-  if (store.kind === 'mysql') return [await mysqlPrivileges(store, order)]
-  return store.kind === 'sqlite' ? [] : [await postgresPrivileges(store, order)]
+async function privilegeChecks(store: SqlStore, choices: StorageChoices): Promise<readonly Check[]> {
+  if (store.kind === 'mysql') return [await mysqlPrivileges(store, choices.order ?? 'none')]
+  return store.kind === 'sqlite' ? [] : [await postgresPrivileges(store, choices)]
 }
 
 async function schemaCheck(store: SqlStore): Promise<SchemaFinding> {
@@ -63,10 +67,10 @@ async function schemaCheck(store: SqlStore): Promise<SchemaFinding> {
   return { finding, isUsable }
 }
 
-async function withBacklog(store: Store, checks: readonly Check[]): Promise<StoreFindings> {
+async function withBacklog(store: Store, checks: readonly Check[], mode?: OutboxChoices['mode']): Promise<StoreFindings> {
   let destinations: readonly string[] = []
   const backlog = await runPrivilegeCheck('backlog', async () => {
-    const stats = await store.outbox({ logger: silentLogger }).stats()
+    const stats = await store.outbox({ mode, logger: silentLogger }).stats()
     destinations = stats.destinations.map(({ destination }) => destination)
     const parked = stats.destinations.reduce((sum, counts) => sum + counts.parked, 0)
     const findings = [

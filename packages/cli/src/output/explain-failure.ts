@@ -22,6 +22,8 @@ const wrongCredentials = refused(
 const wrongDatabase = refused('the database does not exist, or access is denied', 'Check the name at the end of the URL, or create it.')
 const noPrivilege = refused('a privilege is missing', '`ackord doctor` says which; grant it, or use another user.')
 
+const readOnly = refused('the server is read-only', 'Is it a replica? Use the URL of the primary; a replica can only be read.')
+
 /** Explanations by error code of Node, PostgreSQL (SQLSTATE), MySQL and MariaDB, and SQLite. */
 const byCode: Readonly<Record<string, Explanation>> = {
   ECONNREFUSED: unreachable('connection refused'),
@@ -49,6 +51,8 @@ const byCode: Readonly<Record<string, Explanation>> = {
   ER_TABLEACCESS_DENIED_ERROR: noPrivilege,
   ER_SPECIFIC_ACCESS_DENIED_ERROR: noPrivilege,
   EACCES: noPrivilege,
+  '25006': readOnly,
+  ER_OPTION_PREVENTS_STATEMENT: readOnly,
   ERR_SQLITE_CANTOPEN: refused('the file cannot be opened', 'Check the path, and that you may read and write the file and its directory.'),
   ERR_SQLITE_NOTADB: refused('the file is not an SQLite database', 'Check the path.'),
 }
@@ -57,6 +61,7 @@ const byCode: Readonly<Record<string, Explanation>> = {
 const byText: readonly (readonly [RegExp, Explanation])[] = [
   [/\b(WRONGPASS|NOAUTH|ERR invalid password|ERR Client sent AUTH|ERR AUTH)\b/, wrongCredentials],
   [/\bNOPERM\b/, noPrivilege],
+  [/\bREADONLY\b/, readOnly],
   [/ACCESS[-_]REFUSED|authorization violation|authentication (failed|expired)|SASL/i, wrongCredentials],
   [
     /NOT[-_]ALLOWED|vhost .* not found|Expected ConnectionOpenOk/i,

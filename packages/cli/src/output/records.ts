@@ -1,4 +1,5 @@
-import type { OutboxAdmin, OutboxFilter, OutboxRecord, OutboxState } from '@ackord/outbox'
+import { type Logger, type Runtime, systemRuntime } from '@ackord/core'
+import type { OutboxAdmin, OutboxFilter, OutboxListOptions, OutboxPage, OutboxRecord, OutboxState } from '@ackord/outbox'
 import { usageError } from './errors.ts'
 import type { Output } from './output.ts'
 import type { Column } from './table.ts'
@@ -108,6 +109,31 @@ export async function* chosenPages(
     return
   }
   yield* matchingPages(admin, filterOf(options, state))
+}
+
+/** Milliseconds after which a search says how far it is, and again each time. */
+const progressInterval = 2000
+
+/** A page with all the records that fit into it. A store may return short pages while it searches. */
+export async function fullPage(
+  admin: Pick<OutboxAdmin, 'list'>,
+  filter: OutboxFilter,
+  { limit, after }: OutboxListOptions,
+  { logger, signal, runtime = systemRuntime }: { readonly logger: Logger; readonly signal: AbortSignal; readonly runtime?: Runtime },
+): Promise<OutboxPage> {
+  const records: OutboxRecord[] = []
+  let reportedAt = runtime.monotonic()
+  for (let from = after; ; ) {
+    const { records: found, next, searchedUntil } = await admin.list(filter, { limit: limit - records.length, after: from })
+    records.push(...found)
+    if (next === undefined || records.length >= limit) return { records, next }
+    signal.throwIfAborted()
+    if (runtime.monotonic() - reportedAt >= progressInterval) {
+      reportedAt = runtime.monotonic()
+      logger.info({ found: records.length, searched_until: instant(searchedUntil) }, 'Still searching.')
+    }
+    from = next
+  }
 }
 
 export async function* matchingPages(admin: OutboxAdmin, filter: OutboxFilter): AsyncGenerator<readonly OutboxRecord[], void, void> {

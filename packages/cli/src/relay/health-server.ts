@@ -1,17 +1,18 @@
 import type { ServerResponse } from 'node:http'
-import type { RelayHealth } from '@ackord/outbox'
+import type { RelayGroupHealth, RelayHealth } from '@ackord/outbox'
 import { type HttpServer, type ServerAddress, startHttpServer } from '../serving/http-server.ts'
 
 export interface HealthServerOptions extends ServerAddress {
-  readonly health: () => RelayHealth
+  readonly health: () => RelayHealth | RelayGroupHealth
   /** The metrics in the text format of Prometheus. */
   readonly metrics: () => string
 }
 
 /**
  * - `/health/live`: 200 as long as the event loop runs.
- * - `/health/ready`: 200 while the relay runs and its store answers, else 503. A destination that is down is no reason to restart a relay.
- * - `/health`: the health of the relay as JSON.
+ * - `/health/ready`: 200 while the relay runs and its store answers, or one of its stores, else 503. A destination that is down is no reason to restart a
+ *   relay, nor is one store of several.
+ * - `/health`: the health of the relay as JSON; of each store, if there are several.
  * - `/metrics`
  */
 export async function startHealthServer({ host, port, health, metrics }: HealthServerOptions): Promise<HttpServer> {
@@ -33,12 +34,18 @@ function pathOf(target: string): string {
   return target.replace(/^https?:\/\/[^/?]*/i, '').replace(/\?.*$/s, '')
 }
 
-function isReady({ state, store }: RelayHealth): boolean {
-  return state === 'running' && store === 'up'
+function isReady(health: RelayHealth | RelayGroupHealth): boolean {
+  if ('stores' in health) return Object.values(health.stores).some(isReady)
+  return health.state === 'running' && health.store === 'up'
+}
+
+function healthObject(health: RelayHealth | RelayGroupHealth): object {
+  if (!('stores' in health)) return relayObject(health)
+  return { state: health.state, stores: Object.fromEntries(Object.entries(health.stores).map(([name, each]) => [name, relayObject(each)])) }
 }
 
 /** Without the error itself: it may contain information that is not for every client of the port. */
-function healthObject({
+function relayObject({
   lastStoreError: _,
   downDestinations,
   inFlight,

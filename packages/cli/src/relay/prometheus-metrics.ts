@@ -68,18 +68,19 @@ export class PrometheusMetrics implements Metrics {
   }
 
   #series(name: string, kind: Family['kind'], labels: MetricLabels): { readonly series: Series; readonly family: Family } {
-    const { destination } = labels
-    if (destination !== undefined) this.#addDestination(destination)
+    const { destination, store } = labels
+    if (destination !== undefined) this.#addDestination(store === undefined ? { destination } : { destination, store })
     // A metric that was not announced has only the series that are reported.
     const family = this.#families.get(name) ?? newFamily(name, table[name] ?? { kind, labels: {} })
     this.#families.set(name, family)
     return { family, series: seriesOf(family, labels) }
   }
 
-  #addDestination(destination: string): void {
-    if (this.#destinations.has(destination)) return
-    this.#destinations.add(destination)
-    for (const family of this.#families.values()) if ('destination' in family.labels) addSeries(family, { destination })
+  #addDestination(labels: MetricLabels): void {
+    const key = labelText(labels)
+    if (this.#destinations.has(key)) return
+    this.#destinations.add(key)
+    for (const family of this.#families.values()) if ('destination' in family.labels) addSeries(family, labels)
   }
 }
 

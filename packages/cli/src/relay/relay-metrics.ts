@@ -5,6 +5,7 @@ import type { Store } from '../stores/store.ts'
 import { version } from '../version.ts'
 import { ProcessMetrics } from './process-metrics.ts'
 import { PrometheusMetrics } from './prometheus-metrics.ts'
+import type { RelayStores } from './relay-stores.ts'
 
 /**
  * What the outbox itself reports while a relay reads it; SQL stores report nothing. Its other metrics are of the services that write to it and of
@@ -24,18 +25,21 @@ const storeMetrics = {
   ],
 } as const satisfies Readonly<Record<string, readonly MetricName[]>>
 
-/** The metrics of a relay on this store and of its process, for Prometheus. */
+/** The metrics of a relay on these stores and of its process, for Prometheus. */
 export class ScrapedMetrics implements Disposable {
   readonly #metrics: PrometheusMetrics
   readonly #process = new ProcessMetrics()
 
   /** These destinations have their series before their first value; those of others are added when the relay meets them. */
-  constructor(store: Store, destinations: readonly string[]) {
-    this.#metrics = new PrometheusMetrics(descriptionsFor(store))
+  constructor({ stores, named }: Pick<RelayStores, 'stores' | 'named'>, destinations: readonly string[]) {
+    this.#metrics = new PrometheusMetrics(descriptionsFor([...stores.values()], named ? [...stores.keys()] : undefined))
     // A destination may be a URL with a password, which the guard hides.
     const { count, gauge } = guardMetrics(this.#metrics)
     gauge('ackord.build_info', 1, { version })
-    for (const destination of destinations) count('ackord.outbox.attempts', 0, { destination })
+    for (const destination of destinations) {
+      for (const store of named ? stores.keys() : []) count('ackord.outbox.attempts', 0, { destination, store })
+      if (!named) count('ackord.outbox.attempts', 0, { destination })
+    }
   }
 
   get port(): Metrics {
@@ -52,16 +56,19 @@ export class ScrapedMetrics implements Disposable {
   }
 }
 
-function descriptionsFor(store: Store): Readonly<Record<string, MetricDescription>> {
-  const kind = store.kind === 'redis' ? store.outboxKind : 'sql'
-  const own = storeMetrics[kind].map((name) => [name, metricTable[name]] as const)
-  const all: Record<string, MetricDescription> = {
-    'ackord.build_info': metricTable['ackord.build_info'],
-    ...outboxMetrics,
-    ...Object.fromEntries(own),
-  }
+/** `names`: of the stores, if each series has one as the label `store`. */
+function descriptionsFor(stores: readonly Store[], names: readonly string[] | undefined): Readonly<Record<string, MetricDescription>> {
+  const kinds = new Set(stores.map((store) => (store.kind === 'redis' ? store.outboxKind : 'sql')))
+  const own = [...kinds].flatMap((kind) => storeMetrics[kind].map((name) => [name, metricTable[name]] as const))
+  const all: Record<string, MetricDescription> = { ...outboxMetrics, ...Object.fromEntries(own) }
   // The Lua outbox cannot tell the destination of a record that it cannot read.
-  return kind === 'lua' ? { ...all, 'ackord.outbox.unreadable': { ...metricTable['ackord.outbox.unreadable'], labels: {} } } : all
+  if (kinds.has('lua') && !kinds.has('stream')) {
+    all['ackord.outbox.unreadable'] = { ...metricTable['ackord.outbox.unreadable'], labels: {} }
+  }
+  const labelled = Object.entries(all).map(([name, description]) => {
+    return [name, names === undefined ? description : { ...description, labels: { ...description.labels, store: names } }] as const
+  })
+  return { 'ackord.build_info': metricTable['ackord.build_info'], ...Object.fromEntries(labelled) }
 }
 
 /** One port that reports to all that are there; `undefined` if none is. */

@@ -4,10 +4,10 @@ import type { Check } from '../doctor/check.ts'
 import { checkStore } from '../doctor/store-checks.ts'
 import { usageError } from '../output/errors.ts'
 import type { Session } from '../session.ts'
+import { namedUrls } from '../settings/named-urls.ts'
 import { openStoreOf, type StoreOptions } from '../stores/open-store.ts'
 import type { Store } from '../stores/store.ts'
 import { type HttpServer, type ServerAddress, startHttpServer } from './http-server.ts'
-import { namedUrls } from './named-urls.ts'
 import { type DeadLetterOptions, openDeadLetters } from './open-dead-letters.ts'
 import { TokenGate } from './token-gate.ts'
 
@@ -103,7 +103,7 @@ function isLoopback(host: string): boolean {
 async function diagnose(stores: ReadonlyMap<string, Store>): Promise<readonly DoctorCheck[]> {
   const checks: DoctorCheck[] = []
   for (const [store, opened] of stores) {
-    const found = await checkStore(opened, 'none')
+    const found = await checkStore(opened)
     checks.push(
       ...found.checks.map(({ name, state, text, statements = [] }) => ({
         store,

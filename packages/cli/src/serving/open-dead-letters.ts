@@ -6,7 +6,7 @@ import { unlessAborted } from '../lifecycle.ts'
 import { usageError } from '../output/errors.ts'
 import { talkingTo } from '../output/explain-failure.ts'
 import type { Session } from '../session.ts'
-import { namedUrls } from './named-urls.ts'
+import { namedUrls } from '../settings/named-urls.ts'
 
 export interface DeadLetterOptions {
   /** URLs, each alone or as `name=url`. */

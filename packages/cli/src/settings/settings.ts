@@ -77,6 +77,11 @@ export function addStoreOptions(command: Command): Command {
     .addOption(setting('--shards <count>', 'the number of shards (Lua outbox; default: 1)', { parse: parseInteger(1, 16_384) }))
 }
 
+/** For commands that have `--order`. */
+export function modeOption(description: string): Option {
+  return setting('--mode <mode>', description, { parse: parseChoice('table', 'log') })
+}
+
 /** Options that select records; the same for all commands that search for some. */
 export function addFilter(command: Command): Command {
   return command

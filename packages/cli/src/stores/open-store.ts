@@ -10,7 +10,7 @@ import type { Secrets } from '../output/secrets.ts'
 import type { Session } from '../session.ts'
 import { isRedisUrl, parseServiceUrl, type ServiceUrl } from '../settings/urls.ts'
 import { sqlitePath } from './sqlite.ts'
-import type { Store, StoreLocation } from './store.ts'
+import type { OutboxChoices, Store, StoreLocation } from './store.ts'
 
 export interface OpenStoreOptions {
   /** The option to name in errors if the URL is invalid. */
@@ -20,7 +20,7 @@ export interface OpenStoreOptions {
   readonly secrets: Secrets
   /** Whether an SQLite file is created if it does not exist. Default: false. */
   readonly create?: boolean | undefined
-  /** Whether to connect. Default: true. */
+  /** Whether to connect. Otherwise a store connects when it is used, SQLite to a database in memory. Default: true. */
   readonly connect?: boolean | undefined
 }
 
@@ -74,7 +74,7 @@ async function open(url: ServiceUrl, { option, location, logger, create = false,
     case 'redis+cluster':
     case 'rediss+cluster': {
       const { openRedis } = await import('./redis.ts')
-      return await openRedis(url, location, logger)
+      return await openRedis(url, location, { connect, logger })
     }
     default:
       throw usageError(
@@ -95,6 +95,14 @@ export interface RunStoreOptions {
 /** Validated before anything is created. */
 export function checkOutbox(url: string | undefined, outbox: StoreLocation['outbox']): void {
   if (outbox !== undefined && !isRedisUrl(url ?? '')) throw usageError('--outbox is for Redis.', 'Add --store redis://…')
+}
+
+/** Validated before anything is opened. */
+export function checkMode(urls: readonly string[], { mode, order }: Pick<OutboxChoices, 'mode' | 'order'>): void {
+  if (mode !== 'log') return
+  if (urls.some((url) => !/^postgres(ql)?:/i.test(url))) throw usageError('--mode log requires PostgreSQL.', 'Omit it for other stores.')
+  if (order === 'none')
+    throw usageError('--order none is not possible with --mode log, which always keeps the order of each key.', 'Omit --order.')
 }
 
 /** A store for one run of the command, with its own table or key names, so that it affects nothing else. Without a URL it is PostgreSQL in this process. */

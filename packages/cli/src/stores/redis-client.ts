@@ -11,8 +11,7 @@ const defaultPort = 6379
 /** Connects once, and reports why if it cannot; a connection that is lost later is reopened. */
 export async function connectRedis(url: ServiceUrl): Promise<RedisClient> {
   let connected = false
-  const retry = (attempt: number) => (connected ? Math.min(100 * 2 ** Math.min(attempt, 8), 5000) : null)
-  const client = url.scheme.endsWith('+cluster') ? clusterOf(url, retry) : serverOf(url, retry)
+  const client = clientOf(url, (attempt) => (connected ? retryDelay(attempt) : null))
   let lastError: unknown
   const remember = (error: unknown) => {
     lastError = error
@@ -32,6 +31,23 @@ export async function connectRedis(url: ServiceUrl): Promise<RedisClient> {
   }
   connected = true
   return client
+}
+
+/** Connects as soon as the server answers; until then, commands wait. */
+export function connectLater(url: ServiceUrl): RedisClient {
+  const client = clientOf(url, retryDelay)
+  // The caller knows that the server does not answer.
+  client.on('error', () => {})
+  client.connect().catch(() => {})
+  return client
+}
+
+function clientOf(url: ServiceUrl, retry: (attempt: number) => number | null): RedisClient {
+  return url.scheme.endsWith('+cluster') ? clusterOf(url, retry) : serverOf(url, retry)
+}
+
+function retryDelay(attempt: number): number {
+  return Math.min(100 * 2 ** Math.min(attempt, 8), 5000)
 }
 
 /** One round trip. A user that may not PING has nevertheless logged in, and needs no PING for anything else. */

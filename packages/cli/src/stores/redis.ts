@@ -4,19 +4,25 @@ import { checkDurability, fromIoredis, type Redis, type RedisTransaction, redisI
 import { luaOutbox } from '@ackord/redis/lua-outbox'
 import { CommandError, exitCode, usageError } from '../output/errors.ts'
 import type { ServiceUrl } from '../settings/urls.ts'
-import { connectRedis, pingRedis, removeKeys } from './redis-client.ts'
+import { connectLater, connectRedis, pingRedis, removeKeys } from './redis-client.ts'
 import type { OutboxChoices, RedisStore, StoreLocation } from './store.ts'
 
 const defaultTag = 'ackord'
 
 type Order = NonNullable<OutboxChoices['order']>
 
-/** A Redis server or cluster, with a stream outbox or a Lua outbox. Connects. */
-export async function openRedis(url: ServiceUrl, place: StoreLocation, logger: Logger): Promise<RedisStore> {
+export interface RedisChoices {
+  /** Whether to connect now. Otherwise the client connects as soon as the server answers. */
+  readonly connect: boolean
+  readonly logger: Logger
+}
+
+/** A Redis server or cluster, with a stream outbox or a Lua outbox. */
+export async function openRedis(url: ServiceUrl, place: StoreLocation, { connect, logger }: RedisChoices): Promise<RedisStore> {
   const { schema, prefix } = place
   if (schema !== undefined || prefix !== undefined) throw usageError('--schema and --prefix are for SQL databases; this store is Redis.')
   const open = redisOutboxes(place)
-  const client = await connectRedis(url)
+  const client = await (connect ? connectRedis(url) : connectLater(url))
   const redis = fromIoredis(client, { logger })
   const tag = place.tag?.[0] ?? defaultTag
   const outbox = () => open(redis, { logger: silentLogger })

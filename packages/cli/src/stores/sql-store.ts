@@ -31,7 +31,22 @@ export interface SqlClient<Handle> {
   readonly file?: string | undefined
 }
 
-const tableKinds = ['inbox', 'outbox', 'meta', 'append', 'valid', 'relays', 'partitions', 'hands', 'keep', 'notes', 'idempotency'] as const
+const tableKinds = [
+  'inbox',
+  'outbox',
+  'meta',
+  'append',
+  'valid',
+  'relays',
+  'partitions',
+  'hands',
+  'keep',
+  'notes',
+  'idempotency',
+  'log',
+  'cursors',
+  'taken',
+] as const
 
 export function tableOptions({ schema, prefix = 'ackord_', stream, tag, outbox, shards }: StoreLocation): TableOptions {
   if (stream !== undefined || tag !== undefined) throw usageError('--stream and --tag are for Redis; this store is an SQL database.')
@@ -43,6 +58,7 @@ export function sqlStore<Handle>(database: Database<Handle>, client: SqlClient<H
   const { kind, address, file, quote } = client
   const prefix = place.prefix ?? 'ackord_'
   const query: SqlStore['query'] = (sql, parameters = []) => client.run(database.executor(), sql, parameters)
+  let logIsUsed = false
 
   return {
     kind,
@@ -50,11 +66,13 @@ export function sqlStore<Handle>(database: Database<Handle>, client: SqlClient<H
     file,
     query,
     async connect() {
-      await query('SELECT 1 AS one')
+      if (kind !== 'postgres' && kind !== 'pglite') await query('SELECT 1 AS one')
+      else logIsUsed = isTrue(await query(logUsedSql, [[`${prefix}log`, `${prefix}cursors`], place.schema ?? null]))
     },
-    outbox({ order, retain, listen = false, logger }) {
+    usesLog: () => logIsUsed,
+    outbox({ order, mode = logIsUsed ? 'log' : undefined, retain, listen = false, logger }) {
       if (listen && client.notifications === undefined) throw usageError(`--listen requires PostgreSQL; ${address} has no notifications.`)
-      return sqlOutbox(database, { order, retain, logger, notifications: listen ? client.notifications?.() : undefined })
+      return sqlOutbox(database, { order, mode, retain, logger, notifications: listen ? client.notifications?.() : undefined })
     },
     inbox: (logger) => sqlInbox(database, { logger }),
     transactional: ({ consumer, destination, onDuplicate }) =>
@@ -63,9 +81,9 @@ export function sqlStore<Handle>(database: Database<Handle>, client: SqlClient<H
       const outbox = sqlOutbox(database, { logger: silentLogger })
       await database.write((transaction) => outbox.append(transaction, records))
     },
-    createSchema: () => createSchema(database),
-    printSchema: () => printSchema(database),
-    validateSchema: () => validateSchema(database),
+    createSchema: (options) => createSchema(database, options),
+    printSchema: (options) => printSchema(database, options),
+    validateSchema: (options) => validateSchema(database, options),
     cleanInbox: (options) => cleanInbox(database, options),
     cleanIdempotency: (options) => cleanIdempotency(database, options),
     async define(sql) {
@@ -78,4 +96,18 @@ export function sqlStore<Handle>(database: Database<Handle>, client: SqlClient<H
     table: (name) => (place.schema === undefined ? '' : `${quote(place.schema)}.`) + quote(prefix + name),
     [Symbol.asyncDispose]: () => client.close(),
   }
+}
+
+/**
+ * Whether a part of the log or of its cursors has been written since it was emptied. Reads the catalogue only: there is no log in older tables, and users of table mode need no
+ * privileges on it.
+ */
+const logUsedSql = `SELECT EXISTS (
+  SELECT FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace JOIN pg_inherits AS i ON i.inhparent = c.oid
+  WHERE c.relname = ANY($1::text[]) AND CASE WHEN $2::text IS NULL THEN pg_table_is_visible(c.oid) ELSE n.nspname = $2::text END
+    AND pg_relation_size(i.inhrelid) > 0
+) AS used`
+
+function isTrue([row]: readonly Row[]): boolean {
+  return row?.['used'] === true
 }

@@ -1,6 +1,6 @@
 import type { Logger, Middleware } from '@ackord/core'
 import type { InboxAdmin, NewOutboxRecord, OutboxAdmin, OutboxStore } from '@ackord/outbox'
-import type { Order, Row } from '@ackord/sql'
+import type { Order, OutboxMode, Row, SchemaOptions } from '@ackord/sql'
 
 /** Which outbox on the server: shared by all commands on a store. */
 export interface StoreLocation {
@@ -19,8 +19,10 @@ export interface StoreLocation {
 }
 
 export interface OutboxChoices {
-  /** Default: `none`. */
+  /** Default: `none`, and in log mode `perKey`. */
   readonly order?: Order | undefined
+  /** `log` is for PostgreSQL only. Default: `log` if it has been used when the store was connected to, else `table`. */
+  readonly mode?: OutboxMode | undefined
   /** Whether published records are kept; SQL and the Lua outbox only. Default: false. */
   readonly retain?: boolean | undefined
   /** Whether to listen for notifications, on a dedicated connection; PostgreSQL only. Default: false. */
@@ -54,12 +56,14 @@ interface AnyStore {
 
 export type SqlKind = 'postgres' | 'pglite' | 'mysql' | 'sqlite'
 
+export type SchemaChoices = Pick<SchemaOptions, 'inbox'>
+
 export interface SqlStore extends AnyStore {
   readonly kind: SqlKind
-  createSchema(): Promise<void>
+  createSchema(options?: SchemaChoices): Promise<void>
   /** Needs no connection. */
-  printSchema(): string
-  validateSchema(): Promise<void>
+  printSchema(options?: SchemaChoices): string
+  validateSchema(options?: SchemaChoices): Promise<void>
   cleanInbox(options: { readonly window: number; readonly limit: number }): Promise<number>
   cleanIdempotency(options: { readonly limit: number }): Promise<number>
   /** Runs a query outside of transactions. */
@@ -70,6 +74,8 @@ export interface SqlStore extends AnyStore {
   change(sql: string, parameters: readonly unknown[]): Promise<void>
   /** A quoted and qualified table name for use in a statement. `ackord_inbox` is `table('inbox')`. */
   table(name: string): string
+  /** Whether the log mode has been used here, as of the last `connect()`; PostgreSQL only. */
+  usesLog(): boolean
   /** Whether a notification sent here is received on a listening connection; PostgreSQL only. */
   receivesNotifications?(): Promise<boolean>
   /** SQLite only. */

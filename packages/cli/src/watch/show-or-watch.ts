@@ -1,4 +1,4 @@
-import { silentLogger } from '@ackord/core'
+import { type Logger, silentLogger } from '@ackord/core'
 import type { OutboxAdmin } from '@ackord/outbox'
 import { type ExitCode, exitCode } from '../output/errors.ts'
 import type { Session } from '../session.ts'
@@ -13,7 +13,8 @@ export interface WatchedOptions extends StoreOptions {
 
 /** What a command reads from an outbox, and how it shows it. */
 export interface StoreView<T> {
-  readonly read: (outbox: OutboxAdmin, address: string) => Promise<T>
+  /** The logger is for what a person should know while it reads. */
+  readonly read: (outbox: OutboxAdmin, address: string, logger: Logger) => Promise<T>
   /** For programs. */
   readonly object: (value: T) => object
   /** For people. `before`: the value of the previous refresh, with `--watch`. */
@@ -25,7 +26,8 @@ export async function showOrWatch<T>(session: Session, options: WatchedOptions, 
   const { output } = session
   if (options.watch !== undefined) return await watchStore(session, { ...options, watch: options.watch }, view)
   await using store = await openStoreOf(options, session)
-  const value = await view.read(store.outbox({ logger: output.logger() }), store.address)
+  const logger = output.logger()
+  const value = await view.read(store.outbox({ logger }), store.address, logger)
   output.object(view.object(value))
   if (!output.json) for (const line of view.lines(value, undefined)) output.line(line)
   return exitCode.ok
@@ -45,7 +47,7 @@ async function watchStore<T>(
       const outbox = store.outbox({ logger })
       return {
         address: store.address,
-        read: () => read(outbox, store.address),
+        read: () => read(outbox, store.address, logger),
         [Symbol.asyncDispose]: () => store[Symbol.asyncDispose](),
       }
     },

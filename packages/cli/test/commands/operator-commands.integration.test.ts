@@ -22,6 +22,23 @@ async function listed(world: TestStore, ...args: readonly string[]): Promise<rea
   return last['records'] as ListedRecord[]
 }
 
+it('list finds records behind more than one page of the store', async () => {
+  await using world = await openTestStore()
+  const { store, args } = world
+  if (store.kind !== 'sqlite') throw new Error('SQLite was expected.')
+  await store.append([record('orders', 'common')])
+  const columns = 'state, destination, id, type, partition, data, attributes, available_at'
+  await store.define(`INSERT INTO ${store.table('outbox')} (${columns})
+    WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 33000) SELECT ${columns} FROM ${store.table('outbox')}, numbers`)
+  await store.append(['r1', 'r2', 'r3'].map((id) => record('orders', id, { type: 'order.lost' })))
+  const { last, stdout } = await ackord(['list', '--json', '--type', 'order.lost', '--limit', '2', ...args])
+  expect((last['records'] as ListedRecord[]).map(({ message_id: id }) => id)).toEqual(['r1', 'r2'])
+  expect(stdout.trimEnd().split('\n')).toHaveLength(1)
+  const rest = await ackord(['list', '--json', '--type', 'order.lost', '--after', String(last['next']), ...args])
+  expect(rest.last).toMatchObject({ records: [{ message_id: 'r3' }], next: null })
+  expect((await ackord(['list', '--type', 'none', ...args])).stdout).toBe('No records found.\n')
+})
+
 describe.each([
   ['SQLite', undefined, {}],
   ['PostgreSQL', postgresUrl, {}],
@@ -317,11 +334,6 @@ describe('migrate', () => {
 })
 
 async function removeTables(url: string, prefix: string): Promise<void> {
-  const world = await openTestStore(url)
-  if (world.store.kind === 'redis') throw new Error('Expected an SQL database.')
-  for (const name of ['inbox', 'outbox', 'hands', 'partitions', 'relays', 'notes', 'idempotency', 'meta', 'outbox_locks'])
-    await world.store.define(`DROP TABLE IF EXISTS ${prefix}${name}`)
-  if (world.store.kind === 'postgres')
-    for (const name of ['append', 'keep', 'valid']) await world.store.define(`DROP FUNCTION IF EXISTS ${prefix}${name}`)
+  const world = await openTestStore(url, { prefix })
   await world[Symbol.asyncDispose]()
 }

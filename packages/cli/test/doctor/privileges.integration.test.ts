@@ -5,12 +5,15 @@ import { Redis } from 'ioredis'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { startRedis } from '../../../../scripts/servers/index.mjs'
 import { ownName } from '../../../../scripts/test-run.mjs'
+import { postgresLog } from '../../../sql/src/postgres/log/statements.ts'
+import { portOf } from '../../../sql/src/transaction/database.ts'
 import { redisCommands } from '../../src/doctor/redis-privileges.ts'
 import { Secrets } from '../../src/output/secrets.ts'
 import { openStore } from '../../src/stores/open-store.ts'
 import type { SqlStore, StoreLocation } from '../../src/stores/store.ts'
 import { ackord, type Ended, start } from '../support/ackord.ts'
 import { bundleMain } from '../support/bundle-main.ts'
+import { openLogWriter } from '../support/log-writer.ts'
 import { mariadbUrl, openTestStore, openTestTopic, postgresUrl, rabbitmqUrl, record, type TestTopic } from '../support/services.ts'
 
 beforeAll(bundleMain)
@@ -113,6 +116,58 @@ describe('missing privileges in PostgreSQL', () => {
     expect(findingOf(ended)).toMatchObject({ state: 'ok' })
     expect(ended.code).toBe(0)
     await expectWorks(args, topic, more)
+  })
+
+  it('include the log, and are complete: a service and a relay in log mode work with them', async () => {
+    await using opened = await open((store) => `REVOKE EXECUTE ON FUNCTION ${store.table('valid')}, ${store.table('keep')} FROM PUBLIC`)
+    await using topic = await openTestTopic(rabbitmqUrl)
+    const { store, args, user } = opened
+    const more = ['--mode', 'log']
+    const statements = findingOf(await ackord(['doctor', '--json', ...args, ...more]))?.statements ?? []
+    expect(statements).toContain(`GRANT SELECT, TRUNCATE ON ${store.table('log_3')} TO ${user};`)
+    expect(statements.filter((statement) => statement.startsWith('GRANT USAGE ON SEQUENCE '))).toHaveLength(1)
+    for (const statement of statements) await store.define(statement)
+    await using writer = openLogWriter(args[1] ?? '', args[3] ?? '')
+    await writer.append(topic.topic, 'e1')
+    const ended = await ackord(['doctor', '--json', ...args])
+    expect([findingOf(ended), ended.code]).toMatchObject([{ state: 'ok' }, 0])
+    await expectWorks(args, topic, more)
+
+    const { driver, tables } = portOf(writer.database)
+    const port = { driver, table: tables({}).outbox, tables: tables({}), retain: false, keepsFailures: async () => true }
+    const log = postgresLog(port, { maxAge: 0 })
+    const [before] = await store.query(`SELECT version FROM ${store.table('meta')} WHERE name = 'log'`)
+    const written = store.table(`log_${String(before?.['version'])}`)
+    expect(await store.query(`SELECT id FROM ${written}`)).toHaveLength(1)
+    // The first one leaves the part, and the second one empties it.
+    for (let round = 0; round < 2; round += 1) await log.rotate()
+    expect(await store.query(`SELECT id FROM ${written}`)).toEqual([])
+    await store.query(`UPDATE ${store.table('notes')} SET value = '1/1' WHERE kind = 'log' AND name = 'identity'`)
+    expect(await log.open()).toMatchObject({ restored: true })
+  })
+
+  it('include the partitions of the inbox, and are complete', async () => {
+    await using opened = await open()
+    const { store, args, user } = opened
+    const owner = ['--store', postgresUrl, ...args.slice(2), '--inbox-partitions', 'true']
+    expect((await ackord(['migrate', 'validate', ...owner])).stderr).toContain('has no partitions')
+    for (const command of ['up', 'validate']) expect((await ackord(['migrate', command, ...owner])).code).toBe(0)
+    const statements = findingOf(await ackord(['doctor', '--json', ...args]))?.statements ?? []
+    expect(statements).toContain(`GRANT SELECT, INSERT, TRUNCATE ON ${store.table('inbox_0')} TO ${user};`)
+    for (const statement of statements) await store.define(statement)
+    expect((await ackord(['doctor', '--json', ...args])).code).toBe(0)
+    const record = `INSERT INTO ${store.table('inbox')} (consumer, source, id) SELECT 'orders', '/shop', gen_random_uuid()::text`
+    const location = { prefix: args[3] ?? '' }
+    await using own = await openStore(args[1] ?? '', { option: 'url', location, logger: silentLogger, secrets: new Secrets() })
+    if (own.kind === 'redis') throw new Error('Expected an SQL database.')
+    // Each round ages the partitions by half a window, and switches.
+    for (let round = 0; round < 5; round += 1) {
+      await own.query(record)
+      await store.query(`UPDATE ${store.table('inbox_sealed')} SET sealed_at = sealed_at - interval '4 days'`)
+      expect(await ackord(['cleanup', ...args])).toMatchObject({ code: 0, stderr: '' })
+    }
+    const [row] = await store.query(`SELECT count(*)::int AS count FROM ${store.table('inbox')}`)
+    expect(Number(row?.['count'])).toBeLessThan(5)
   })
 
   it('include the schema, which the user may not even use', async () => {

@@ -27,11 +27,15 @@ const bad: Readonly<Record<string, readonly string[]>> = {
   '--map': ['orders', 'a=b,a=c'],
   '--destinations': ['a,,b'],
   '--order': ['perkey'],
+  // The store of these tests is SQLite.
+  '--mode': ['Log', 'log'],
   '--on-exhausted': ['stop', 'block'],
   '--keep-published': [...durations, '0'],
   '--inbox-window': [...durations, '0'],
+  '--inbox-partitions': ['day', '4'],
   '--batch-size': counts,
   '--concurrency': counts,
+  '--total-concurrency': counts,
   '--lease': [...durations, '0', '5', '10s'],
   '--publish-timeout': [...durations, '0', '30s'],
   '--max-attempts': counts,
@@ -165,6 +169,10 @@ describe('an option that only the library can reject', () => {
     [['migrate', 'print', ...postgres, '--prefix', 'p'.repeat(64)], '--prefix makes a table name that is longer than 63 bytes.'],
     [['migrate', 'print', ...postgres, '--prefix', 'a\0b'], '--prefix makes a table name that contains a NUL character.'],
     [['migrate', 'print', '--store', 'mysql:', '--schema', 'a '], '--schema ends with whitespace.'],
+    [
+      ['migrate', 'print', '--store', 'mysql:', '--inbox-partitions', 'true'],
+      '--inbox-partitions is supported on PostgreSQL only. Omit it, or use PostgreSQL.',
+    ],
   ])('%j', async (args, expected) => {
     const { code, stderr } = await ackord(args)
     expect(stderr).toBe(`ackord: ${expected}\n`)

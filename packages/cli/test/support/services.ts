@@ -31,13 +31,13 @@ export function record(destination: string, id: string, more: Record<string, str
   return { destination, message: new Message(new TextEncoder().encode(`{"order":"${id}"}`), attributes) }
 }
 
-/** `more`: for Redis, the kind of outbox. */
+/** `more`: for Redis, the kind of outbox; for SQL, the prefix of the tables. */
 export async function openTestStore(
   url: string = `sqlite:${emptyDirectory()}/test.db`,
-  more: Pick<StoreLocation, 'outbox' | 'shards'> = {},
+  { prefix, ...more }: Pick<StoreLocation, 'outbox' | 'shards' | 'prefix'> = {},
 ): Promise<TestStore> {
   const name = `cli_test_${ownName()}`
-  const location: StoreLocation = url.startsWith('redis') ? { tag: [name], ...more } : { prefix: `${name}_` }
+  const location: StoreLocation = url.startsWith('redis') ? { tag: [name], ...more } : { prefix: prefix ?? `${name}_` }
   const store = await openStore(url, { option: 'url', location: location, logger: silentLogger, secrets: new Secrets(), create: true })
   if (store.kind === 'sqlite') openHere.add(url)
   if (store.kind !== 'redis') await store.createSchema()
@@ -45,7 +45,7 @@ export async function openTestStore(
   const options = Object.entries(more).flatMap(([option, value]) => [`--${option}`, String(value)])
   return {
     store,
-    args: ['--store', url, ...(store.kind === 'redis' ? ['--tag', name, ...options] : ['--prefix', `${name}_`])],
+    args: ['--store', url, ...(store.kind === 'redis' ? ['--tag', name, ...options] : ['--prefix', location.prefix ?? ''])],
     async fill(destination, count) {
       for (let from = 0; from < count; from += 500) {
         const size = Math.min(500, count - from)
@@ -74,11 +74,25 @@ export async function openTestStore(
 }
 
 async function dropAll(store: Extract<Store, { kind: 'postgres' | 'mysql' | 'sqlite' | 'pglite' }>): Promise<void> {
-  for (const name of ['inbox', 'outbox', 'hands', 'partitions', 'relays', 'notes', 'idempotency', 'meta', 'outbox_locks']) {
+  for (const name of [
+    'inbox',
+    'log',
+    'cursors',
+    'taken',
+    'outbox',
+    'hands',
+    'partitions',
+    'relays',
+    'notes',
+    'idempotency',
+    'inbox_sealed',
+    'meta',
+    'outbox_locks',
+  ]) {
     await store.define(`DROP TABLE IF EXISTS ${store.table(name)}`)
   }
   if (store.kind !== 'postgres') return
-  for (const name of ['append', 'keep', 'valid']) await store.define(`DROP FUNCTION IF EXISTS ${store.table(name)}`)
+  for (const name of ['append', 'keep', 'valid', 'inbox_insert']) await store.define(`DROP FUNCTION IF EXISTS ${store.table(name)}`)
 }
 
 /** A new topic at a broker. */

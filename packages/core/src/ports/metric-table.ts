@@ -37,6 +37,7 @@ type CounterName =
   | 'ackord.settled'
   | 'ackord.settle_failed'
   | 'ackord.store.pauses'
+  | 'ackord.inbox.handled'
   | 'ackord.inbox.duplicates'
   | 'ackord.inbox.busy'
   | 'ackord.transaction.retries'
@@ -128,6 +129,12 @@ export const metricTable: Readonly<Record<MetricName, MetricDescription>> = {
     help: 'Times that a router stopped reading because its store refused writes.',
     labels: none,
     from: 'router',
+  },
+  'ackord.inbox.handled': {
+    kind: 'counter',
+    help: 'Messages that were handled, counted when their transaction has committed.',
+    labels: byConsumer,
+    from: 'inbox',
   },
   'ackord.inbox.duplicates': {
     kind: 'counter',

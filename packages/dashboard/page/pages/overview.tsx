@@ -7,7 +7,7 @@ import { connection, overview } from '../state/live-overview.ts'
 
 export function OverviewPage(): VNode {
   const { state, problem } = connection.value
-  const { stores, consumers = [] } = overview.value ?? {}
+  const { stores, messages } = overview.value ?? {}
   return (
     <>
       <PageHeading title="Overview" />
@@ -17,7 +17,7 @@ export function OverviewPage(): VNode {
       {stores?.map((store) => (
         <StoreCard key={store.store} overview={store} />
       ))}
-      {consumers.length > 0 && <ConsumerTable consumers={consumers} />}
+      {messages !== undefined && messages.consumers.length > 0 && <ConsumerTable messages={messages} />}
     </>
   )
 }

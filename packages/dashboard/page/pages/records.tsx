@@ -1,7 +1,7 @@
 import { useSignal } from '@preact/signals'
 import type { VNode } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
-import type { OutboxState, RecordPage, RecordQuery } from '../../src/api/types.ts'
+import type { OutboxState, RecordQuery } from '../../src/api/types.ts'
 import { MatchActions, SelectionActions } from '../parts/bulk-actions.tsx'
 import { FilterChips } from '../parts/filter-chips.tsx'
 import { FilterForm } from '../parts/filter-form.tsx'
@@ -12,16 +12,17 @@ import { RecordTable } from '../parts/record-table.tsx'
 import { RouteLink } from '../parts/route-link.tsx'
 import { total } from '../parts/store-card.tsx'
 import { StoreChoice } from '../parts/store-choice.tsx'
-import { storePath } from '../state/api.ts'
+import { Instant } from '../parts/times.tsx'
 import { storeOverview } from '../state/live-overview.ts'
-import { revision, useLoaded } from '../state/loaded.ts'
+import { revision } from '../state/loaded.ts'
 import { goTo } from '../state/navigation.ts'
 import { filterOf, formatRecordQuery, isNarrowed, states } from '../state/record-query.ts'
+import { type Search, useSearch } from '../state/search.ts'
 import { may } from '../state/session.ts'
 import { atLeast } from '../text/numbers.ts'
 
 export function Records({ store, query }: { readonly store: string; readonly query: RecordQuery }): VNode {
-  const page = useLoaded<RecordPage>(storePath(store, `records${formatRecordQuery(query)}`))
+  const page = useSearch(store, query)
   const selected = useSignal<ReadonlyMap<string, OutboxState>>(new Map())
   // Where each page came from, so that one can go back: cursors only lead forward.
   const previous = useRef(new Map<string, string | undefined>())
@@ -50,7 +51,7 @@ export function Records({ store, query }: { readonly store: string; readonly que
       {(query.state === undefined || query.state === 'parked' || query.state === 'waiting') && <RecordGroups store={store} query={query} />}
       <WhenLoaded loaded={page}>
         {({ records, next }) =>
-          records.length === 0 && query.after === undefined ? (
+          records.length === 0 && query.after === undefined && page.complete ? (
             <Empty title={isNarrowed(query) ? 'No record matches' : `No ${query.state ?? ''} records`}>
               {isNarrowed(query) && 'Remove a filter to see more. Published records are deleted unless the store keeps them.'}
             </Empty>
@@ -68,6 +69,7 @@ export function Records({ store, query }: { readonly store: string; readonly que
                   records={records}
                   selected={may('rearm') || may('discard') || may('pause') ? selected : undefined}
                 />
+                {!page.complete && <SearchProgress store={store} search={page} />}
                 <nav class="row paging" aria-label="Pages of records">
                   {query.after !== undefined && (
                     <RouteLink class="button" to={{ page: 'records', store, query: { ...query, after: undefined } }}>
@@ -82,7 +84,7 @@ export function Records({ store, query }: { readonly store: string; readonly que
                       Previous
                     </RouteLink>
                   )}
-                  {next !== undefined && (
+                  {next !== undefined && page.complete && (
                     <button type="button" onClick={() => nextPage(next)}>
                       Next
                     </button>
@@ -95,6 +97,29 @@ export function Records({ store, query }: { readonly store: string; readonly que
         }
       </WhenLoaded>
     </>
+  )
+}
+
+/** How far a search is that has not filled the page. */
+function SearchProgress({ store, search }: { readonly store: string; readonly search: Search }): VNode {
+  const { data, loading, searchOn } = search
+  return (
+    <div class="row search-progress" role="status">
+      <span class="muted">
+        {loading ? 'Searching…' : 'There are more records to search.'}
+        {data?.searchedUntil !== undefined && (
+          <>
+            {' Searched: those stored until '}
+            <Instant at={data.searchedUntil} store={store} />.
+          </>
+        )}
+      </span>
+      {!loading && (
+        <button type="button" onClick={searchOn}>
+          Search on
+        </button>
+      )}
+    </div>
   )
 }
 

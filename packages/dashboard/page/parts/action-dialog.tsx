@@ -25,7 +25,7 @@ export function ActionDialog({ action, onJob }: ActionDialogProps): VNode {
   const jobId = useSignal<string | undefined>(undefined)
   const job = jobs.value.find(({ id }) => id === jobId.value)
   const problem = action.problem?.value
-  const isEmpty = preview.value?.count === 0 && !action.withoutRecords
+  const isEmpty = preview.value?.count === 0 && !preview.value.capped && !action.withoutRecords
   const canStart = !starting.value && reason.value.trim() !== '' && problem === undefined && preview.value !== undefined
 
   useEffect(() => {
@@ -111,6 +111,8 @@ export function ActionDialog({ action, onJob }: ActionDialogProps): VNode {
 function explanation(action: PendingAction, counts: Preview | undefined, error: string | undefined): string {
   const { explain, noun = 'record', withoutRecords } = action
   if (counts === undefined) return error === undefined ? `Counting the ${noun}s…` : ''
-  if (counts.count === 0 && !withoutRecords) return `No ${noun} would be changed.`
-  return explain(counted(counts.count, noun, counts.capped))
+  const { count, capped } = counts
+  if (count === 0 && capped) return explain(`all ${noun}s that match`)
+  if (count === 0 && !withoutRecords) return `No ${noun} would be changed.`
+  return explain(counted(count, noun, capped))
 }

@@ -1,5 +1,5 @@
 import type { VNode } from 'preact'
-import type { ConsumerOverview } from '../../src/api/types.ts'
+import type { MessagesOverview } from '../../src/api/types.ts'
 import { wholeNumber } from '../text/numbers.ts'
 import { visibleText } from '../text/visible-text.ts'
 import { Sparkline } from './sparkline.tsx'
@@ -7,17 +7,18 @@ import { Sparkline } from './sparkline.tsx'
 const columns = [
   ['handled', 'Handled'],
   ['duplicates', 'Duplicates'],
-  ['failed', 'Failed'],
-  ['rejected', 'Rejected'],
 ] as const
 
 /** What became of the messages of the consumers that run beside the dashboard. */
-export function ConsumerTable({ consumers }: { readonly consumers: readonly ConsumerOverview[] }): VNode {
+export function ConsumerTable({ messages }: { readonly messages: MessagesOverview }): VNode {
+  const { consumers, failed, rejected } = messages
   return (
     <section class="card" aria-labelledby="consumers-title">
       <header class="card-heading">
         <h2 id="consumers-title">Consumers</h2>
-        <span class="muted">of this process, since it started</span>
+        <span class="muted">
+          of this process, since it started: {wholeNumber(failed)} failed, {wholeNumber(rejected)} rejected
+        </span>
       </header>
       <table class="stacked">
         <thead>

@@ -103,9 +103,9 @@ export function askReplay(name: string, ids: readonly string[] | undefined): voi
 const namedDestinations = 3
 
 function replayText(letters: string, found: ReplayPreview | undefined): string {
-  const { destinations = [], skipped = 0, capped = false } = found ?? {}
+  const { destinations = [], skipped = 0 } = found ?? {}
   const named = destinations.slice(0, namedDestinations).map(visibleText).join(', ')
   const others = destinations.length > namedDestinations ? ` and ${destinations.length - namedDestinations} other destinations` : ''
   const staying = skipped === 0 ? '' : ` ${counted(skipped, 'dead letter')} cannot be replayed and ${skipped === 1 ? 'stays' : 'stay'}.`
-  return `This sends ${capped ? 'more than ' : ''}${letters} back to ${named}${others}.${staying}`
+  return `This sends ${letters} back to ${named}${others}.${staying}`
 }

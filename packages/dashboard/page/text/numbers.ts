@@ -8,7 +8,7 @@ export function wholeNumber(value: number): string {
 /** The server stops counting there. */
 const countLimit = 10_000
 
-/** `10,000+` for a number that is a lower limit. */
+/** `10,000+` for a number of several that reached the limit. */
 export function atLeast(value: number, capped: boolean): string {
   return capped && value >= countLimit ? `${wholeNumber(value)}+` : wholeNumber(value)
 }
@@ -18,9 +18,9 @@ export function capitalised(word: string): string {
   return word.charAt(0).toUpperCase() + word.slice(1)
 }
 
-/** `1 record`, `1,234 records`. */
+/** `1 record`, `1,234 records`, `10,000+ records` for a number that is a lower limit. */
 export function counted(amount: number, noun: string, capped = false): string {
-  return `${atLeast(amount, capped)} ${amount === 1 ? noun : `${noun}s`}`
+  return `${wholeNumber(amount)}${capped ? '+' : ''} ${amount === 1 && !capped ? noun : `${noun}s`}`
 }
 
 const sizeUnits = ['kB', 'MB', 'GB']

@@ -1,6 +1,8 @@
+import type { Runtime } from '@ackord/core'
 import type { ChosenRecords, OutboxAdmin, OutboxFilter, OutboxState } from '@ackord/outbox'
 import type { Action } from '../api/action-request.ts'
 import type { Preview } from '../api/types.ts'
+import { searchPages } from './search-pages.ts'
 
 /** Where counting stops. */
 const maxCount = 10_000
@@ -10,21 +12,21 @@ export const pageSize = 500
 const concurrency = 4
 
 /** How many records the action would change now. For a pause: how many it holds back. */
-export async function previewAction(admin: OutboxAdmin, action: Action): Promise<Preview> {
+export async function previewAction(admin: OutboxAdmin, action: Action, runtime: Runtime): Promise<Preview> {
   switch (action.action) {
     case 'rearm':
-      return await countChosen(admin, action.which, [action.state])
+      return await countChosen(admin, action.which, [action.state], runtime)
     case 'discard':
-      return await countChosen(admin, action.which, ['parked'])
+      return await countChosen(admin, action.which, ['parked'], runtime)
     case 'park':
-      return await countChosen(admin, action.which, ['ready', 'waiting'])
+      return await countChosen(admin, action.which, ['ready', 'waiting'], runtime)
     default:
       return await countByStats(admin, action.destination, ['ready', 'waiting'])
   }
 }
 
-async function countChosen(admin: OutboxAdmin, which: ChosenRecords, states: readonly OutboxState[]): Promise<Preview> {
-  if ('filter' in which) return await countMatching(admin, which.filter)
+async function countChosen(admin: OutboxAdmin, which: ChosenRecords, states: readonly OutboxState[], runtime: Runtime): Promise<Preview> {
+  if ('filter' in which) return await countMatching(admin, which.filter, runtime)
   const ids = [...which.ids]
   let count = 0
   const countSome = async () => {
@@ -38,7 +40,7 @@ async function countChosen(admin: OutboxAdmin, which: ChosenRecords, states: rea
 }
 
 /** With one call where possible: `stats` and `groups` do not return whole records. */
-export async function countMatching(admin: OutboxAdmin, filter: OutboxFilter): Promise<Preview> {
+export async function countMatching(admin: OutboxAdmin, filter: OutboxFilter, runtime: Runtime): Promise<Preview> {
   const { state, destination, ...others } = filter
   if (state !== undefined && Object.keys(others).length === 0) return await countByStats(admin, destination, [state])
   if (state === 'parked' && admin.groups !== undefined) {
@@ -47,13 +49,13 @@ export async function countMatching(admin: OutboxAdmin, filter: OutboxFilter): P
     if (complete || count >= maxCount) return { count: Math.min(count, maxCount), capped: count >= maxCount }
   }
   let count = 0
-  let after: string | undefined
-  do {
-    const page = await admin.list(filter, { limit: pageSize, after, payloads: false })
-    count += page.records.length
-    after = page.next
-  } while (after !== undefined && count < maxCount)
-  return { count, capped: after !== undefined }
+  let capped = false
+  for await (const { records, next } of searchPages(admin, filter, { limit: pageSize, runtime })) {
+    count += records.length
+    capped = next !== undefined
+    if (count >= maxCount) break
+  }
+  return { count, capped }
 }
 
 async function countByStats(admin: OutboxAdmin, destination: string | undefined, states: readonly OutboxState[]): Promise<Preview> {

@@ -1,4 +1,5 @@
-import type { OutboxAdmin, OutboxFilter } from '@ackord/outbox'
+import type { Runtime } from '@ackord/core'
+import type { ChosenRecords, OutboxAdmin } from '@ackord/outbox'
 import type { Action } from '../api/action-request.ts'
 import { conflict } from '../http/api-failure.ts'
 import { countMatching, pageSize } from './count-records.ts'
@@ -11,17 +12,24 @@ export function checkSupported(admin: OutboxAdmin, { action }: Action, store: st
 }
 
 /** Carries out an action as the work of a job. */
-export async function runAction(admin: OutboxAdmin, action: Action, by: string, progress: JobProgress): Promise<void> {
+export async function runAction(
+  admin: OutboxAdmin,
+  action: Action,
+  by: string,
+  { progress, runtime }: { readonly progress: JobProgress; readonly runtime: Runtime },
+): Promise<void> {
   const { reason } = action
+  const change = (which: ChosenRecords, changeIds: (ids: readonly string[]) => Promise<number>) =>
+    changeRecords(admin, which, { progress, runtime, changeIds })
   switch (action.action) {
     case 'rearm': {
       const { which, edit, state } = action
-      return await change(admin, which, progress, (ids) => admin.rearm({ ids }, edit, { state, by, reason }))
+      return await change(which, (ids) => admin.rearm({ ids }, edit, { state, by, reason }))
     }
     case 'discard':
-      return await change(admin, action.which, progress, (ids) => admin.discard(ids, reason, { by }))
+      return await change(action.which, (ids) => admin.discard(ids, reason, { by }))
     case 'park':
-      return await change(admin, action.which, progress, (ids) => admin.park(ids, reason, { by }))
+      return await change(action.which, (ids) => admin.park(ids, reason, { by }))
     case 'pause':
       await admin.pause?.(action.destination, { duration: action.duration, by, reason })
       progress.count = 1
@@ -31,18 +39,21 @@ export async function runAction(admin: OutboxAdmin, action: Action, by: string, 
   }
 }
 
-async function change(
+async function changeRecords(
   admin: OutboxAdmin,
-  which: { readonly ids: readonly string[] } | { readonly filter: OutboxFilter },
-  progress: JobProgress,
-  changeIds: (ids: readonly string[]) => Promise<number>,
+  which: ChosenRecords,
+  {
+    progress,
+    runtime,
+    changeIds,
+  }: { readonly progress: JobProgress; readonly runtime: Runtime; readonly changeIds: (ids: readonly string[]) => Promise<number> },
 ): Promise<void> {
   if ('ids' in which) {
     progress.total = which.ids.length
     progress.count = await changeIds(which.ids)
     return
   }
-  const { count, capped } = await countMatching(admin, which.filter)
+  const { count, capped } = await countMatching(admin, which.filter, runtime)
   progress.total = capped ? undefined : count
   let after: string | undefined
   do {

@@ -31,7 +31,12 @@ export class RecordView {
   /** `payload`: whether the user may see it. */
   detail(
     record: OutboxRecord,
-    parts: { readonly payload: boolean; readonly history: readonly RecordFailure[]; readonly behind: readonly OutboxRecord[] },
+    parts: {
+      readonly payload: boolean
+      readonly history: readonly RecordFailure[]
+      readonly behind: readonly OutboxRecord[]
+      readonly behindComplete: boolean
+    },
   ): RecordDetail {
     const shown = this.#redactor.show(record)
     const { message, lastError } = shown
@@ -46,6 +51,7 @@ export class RecordView {
       payload: parts.payload && message !== undefined ? showPayload(message.data, message.dataContentType) : undefined,
       history: parts.history.map(({ at, error }) => ({ at, error: this.#redactor.showError(record, error) })),
       behind: parts.behind.map((each) => this.summary(each)),
+      behindComplete: parts.behindComplete,
       traceId: traceIdOf(message?.attributes.traceparent),
     }
   }

@@ -96,24 +96,31 @@ export interface BacklogPoint {
   readonly unpublished: number | undefined
 }
 
-/** What became of the messages of a consumer, in the process that the dashboard runs in, since it started. */
+/** What the inbox of a consumer has counted. */
 export interface ConsumerOverview {
   readonly consumer: string
-  /** Acked after they were handled. */
+  /** Handled and committed. */
   readonly handled: number
   /** Acked without being handled, because the inbox knew them. */
   readonly duplicates: number
-  /** Nacked: the broker delivers them again. */
-  readonly failed: number
-  readonly rejected: number
   /** The last 30 whole minutes, the oldest first. `at`: the start of the minute, by the clock of the process. */
   readonly perMinute: readonly { readonly at: number; readonly handled: number; readonly duplicates: number }[]
 }
 
+/** What became of the messages of the process that the dashboard runs in, since it started. */
+export interface MessagesOverview {
+  /** By name. A consumer is there from its first message on. */
+  readonly consumers: readonly ConsumerOverview[]
+  /** Nacked by any router: the broker delivers them again. */
+  readonly failed: number
+  /** Rejected by any router. */
+  readonly rejected: number
+}
+
 export interface Overview {
   readonly stores: readonly StoreOverview[]
-  /** Those that `metrics` were given for. */
-  readonly consumers: readonly ConsumerOverview[]
+  /** `undefined` without `metrics`. */
+  readonly messages: MessagesOverview | undefined
 }
 
 export interface RecordSummary {
@@ -155,9 +162,12 @@ export interface RecordGroups {
   readonly complete: boolean
 }
 
+/** A page may have fewer records than its limit, even none, and still have a `next`: the search goes on there. */
 export interface RecordPage {
   readonly records: readonly RecordSummary[]
   readonly next: string | undefined
+  /** All records that were stored until then have been searched; `undefined` if the page is full, or if it is unknown. */
+  readonly searchedUntil?: number | undefined
 }
 
 export interface RecordDetail extends RecordSummary {
@@ -175,6 +185,8 @@ export interface RecordDetail extends RecordSummary {
   readonly history: readonly RecordFailure[]
   /** Records of the same key and destination that were stored later and are not published: at most 20. */
   readonly behind: readonly RecordSummary[]
+  /** Whether all records were searched for `behind`. If not, the search took too long, or the key has many records. */
+  readonly behindComplete: boolean
   readonly traceId: string | undefined
 }
 

@@ -19,7 +19,7 @@ const background = { keepAlive: false }
  */
 export class OverviewPoller {
   readonly #stores: ReadonlyMap<string, StoreFigures>
-  readonly #metrics: ReadonlyMap<string, DashboardMetrics>
+  readonly #metrics: DashboardMetrics | undefined
   readonly #runtime: Runtime
   readonly #closing = new AbortController()
   readonly #viewers = new Set<(overview: Overview) => void>()
@@ -27,7 +27,7 @@ export class OverviewPoller {
   #round: Promise<void> = Promise.resolve()
   #lookedAt = -Infinity
 
-  constructor(stores: ReadonlyMap<string, OutboxAdmin>, metrics: ReadonlyMap<string, DashboardMetrics>, runtime: Runtime) {
+  constructor(stores: ReadonlyMap<string, OutboxAdmin>, metrics: DashboardMetrics | undefined, runtime: Runtime) {
     this.#metrics = metrics
     this.#stores = new Map(Array.from(stores, ([name, admin]) => [name, new StoreFigures(name, admin, runtime)]))
     this.#runtime = runtime
@@ -64,7 +64,7 @@ export class OverviewPoller {
   get #overview(): Overview {
     return {
       stores: Array.from(this.#stores.values(), ({ overview }) => overview),
-      consumers: Array.from(this.#metrics, ([consumer, metrics]) => ({ consumer, ...metrics.read() })),
+      messages: this.#metrics?.read(),
     }
   }
 

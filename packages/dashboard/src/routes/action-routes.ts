@@ -32,7 +32,7 @@ export function actionRoutes(services: Services): readonly Route[] {
     return jobs.start({
       action: action.action,
       rights: rightsFor(action),
-      work: (progress) => runAction(admin, action, by, progress),
+      work: (progress) => runAction(admin, action, by, { progress, runtime }),
       onEnd(job) {
         poller.expire(store, 'which' in action ? 'stats' : 'activity')
         actionLog.ended({ by, action: action.action, store, what: describeAction(action), reason }, job)
@@ -49,7 +49,7 @@ export function actionRoutes(services: Services): readonly Route[] {
         const admin = findNamed(stores, 'store', part('store'))
         const action = await read(request)
         previewLimit.take(identity.name)
-        return json(await previewAction(admin, action))
+        return json(await previewAction(admin, action, runtime))
       },
     },
     {

@@ -1,5 +1,6 @@
 import type { OutboxAdmin, OutboxRecord } from '@ackord/outbox'
 import { matchesFilter } from '@ackord/outbox'
+import { searchPages } from '../actions/search-pages.ts'
 import { readChoice } from '../api/read-input.ts'
 import { readRecordQuery } from '../api/record-query.ts'
 import type { AuditEntry, RecordPage } from '../api/types.ts'
@@ -28,28 +29,37 @@ export function recordRoutes({ stores, view, sealed, runtime }: Services): reado
   async function list(admin: OutboxAdmin, parameters: URLSearchParams): Promise<RecordPage> {
     const { filter, id, after, limit } = readRecordQuery(parameters, resolve)
     if (id === undefined) {
-      const { records, next } = await withClientInput(() => admin.list(filter, { limit, after, payloads: view.needsPayloads }))
-      return { records: records.map((record) => view.summary(record)), next }
+      const { records, next, searchedUntil } = await withClientInput(() =>
+        admin.list(filter, { limit, after, payloads: view.needsPayloads }),
+      )
+      return { records: records.map((record) => view.summary(record)), next, searchedUntil }
     }
     const record = await admin.get(id)
     const found = record !== undefined && matchesFilter({ ...record, attributes: record.message.attributes }, filter, runtime.now())
     return { records: found ? [view.summary(record)] : [], next: undefined }
   }
 
-  /** Records of the same key and destination that were stored later and are not published. */
-  async function behind(admin: OutboxAdmin, record: OutboxRecord): Promise<readonly OutboxRecord[]> {
+  /** Records of the same key and destination that were stored later and are not published, and whether all were searched. */
+  async function behind(
+    admin: OutboxAdmin,
+    record: OutboxRecord,
+  ): Promise<{ readonly behind: readonly OutboxRecord[]; readonly behindComplete: boolean }> {
     const { destination, createdAt } = record
     const key: unknown = record.message.attributes.partitionkey
-    if (key === undefined || key === '') return []
+    if (key === undefined || key === '') return { behind: [], behindComplete: true }
     // biome-ignore lint/plugin: the other instant came from the store.
     const maxAge = Math.max(0, runtime.now() - createdAt) + clockDifference
-    const { records } = await admin.list(
-      { destination, orderingKey: String(key), maxAge },
-      { limit: maxOfKey, payloads: view.needsPayloads },
-    )
+    const records: OutboxRecord[] = []
+    let behindComplete = true
+    const filter = { destination, orderingKey: String(key), maxAge }
+    for await (const page of searchPages(admin, filter, { limit: maxOfKey, payloads: view.needsPayloads, runtime })) {
+      records.push(...page.records)
+      behindComplete = page.next === undefined
+      if (records.length >= maxOfKey) break
+    }
     const position = records.findIndex(({ id }) => id === record.id)
     const later = position === -1 ? records.filter((each) => each.createdAt >= createdAt) : records.slice(position + 1)
-    return later.filter(({ state }) => state !== 'published').slice(0, maxBehind)
+    return { behind: later.filter(({ state }) => state !== 'published').slice(0, maxBehind), behindComplete }
   }
 
   return [
@@ -68,7 +78,7 @@ export function recordRoutes({ stores, view, sealed, runtime }: Services): reado
         const record = await recordOf(call)
         const history = (await admin.history?.(record.id)) ?? []
         const payload = call.identity.rights.includes('payload')
-        return json(view.detail(record, { payload, history, behind: await behind(admin, record) }))
+        return json(view.detail(record, { payload, history, ...(await behind(admin, record)) }))
       },
     },
     {

@@ -1,6 +1,7 @@
 import { deferred, settlePromises } from '@ackord/testkit'
 import { describe, expect, it } from 'vitest'
 import type { Job, Preview, Right } from '../../src/api/types.ts'
+import { shortPages } from '../support/short-pages.ts'
 import { append, appendParked, codeOf, everyRight, openWorld, settle, type World, withFunctions } from '../support/world.ts'
 
 const actionsPath = 'stores/shop/actions'
@@ -247,6 +248,16 @@ describe('an action on a filter', () => {
   })
 })
 
+it('an action finds its records behind pages without any', async () => {
+  await using world = await openWorld()
+  await appendParked(world.store, ...many(20), { id: 'wanted', type: 'rare' })
+  await using other = await openWorld({ stores: { shop: withFunctions(world.store, { list: shortPages(world.store, 4) }) } })
+  const { body } = await other.client.post(actionsPath, { action: 'discard', which: { filter: { type: 'rare' } }, reason: 'r' })
+
+  expect((await endOf(other, body)).count).toBe(1)
+  expect(await world.store.find({ messageId: 'wanted' })).toEqual([])
+})
+
 describe('a preview', () => {
   it.each<[string, object, Preview]>([
     ['ids', { action: 'rearm', which: { ids: ['1', '2', '4', '99'] } }, { count: 2, capped: false }],
@@ -271,6 +282,25 @@ describe('a preview', () => {
 
     expect((await world.client.post('stores/shop/preview', { ...action, reason: 'r' })).body).toEqual(expected)
     expect(world.actions).toEqual([])
+  })
+
+  it('counts on short pages, and stops after a second', async () => {
+    await using world = await openWorld()
+    await appendParked(world.store, ...many(20))
+    let pages = 0
+    const counted = async (pageTime: number) => {
+      const list = shortPages(world.store, 4, async () => {
+        pages += 1
+        await other.runtime.advance(pageTime)
+      })
+      const other: World = await openWorld({ stores: { shop: withFunctions(world.store, { list, groups: undefined }) } })
+      await using _other = other
+      const action = { action: 'discard', which: { filter: { type: 'order.placed' } }, reason: 'r' }
+      return (await other.client.post('stores/shop/preview', action)).body
+    }
+
+    expect([await counted(100), pages]).toEqual([{ count: 20, capped: false }, 5])
+    expect([await counted(400), pages]).toEqual([{ count: 12, capped: true }, 8])
   })
 
   it.each([

@@ -6,11 +6,11 @@ import { type DashboardMetrics, dashboardMetrics, type Overview } from '../../sr
 import { openWorld } from '../support/world.ts'
 
 /** Lets a router with an inbox handle messages: one is a duplicate, one fails at first, one is rejected. */
-async function handleSome(metrics: DashboardMetrics): Promise<void> {
+async function handleSome(metrics: DashboardMetrics, consumer: string): Promise<void> {
   const broker = new MemoryBroker({ logger: silentLogger })
   const known = new Set<string>()
   const inbox = createInboxMiddleware({
-    inbox: openInbox({ consumer: 'billing' }),
+    inbox: openInbox({ consumer }),
     store: {
       record:
         (_message, _context, { id }) =>
@@ -40,33 +40,40 @@ async function handleSome(metrics: DashboardMetrics): Promise<void> {
   await broker.close()
 }
 
-it('what a consumer has handled is in the overview, with its duplicates', async () => {
+it('what each consumer has handled is in the overview, with its duplicates', async () => {
   const metrics = dashboardMetrics()
-  await handleSome(metrics)
-  await using world = await openWorld({ metrics: { billing: metrics, mail: dashboardMetrics() } })
-  const { consumers } = (await world.client.get<Overview>('overview')).body
+  for (const consumer of ['mail', 'billing']) await handleSome(metrics, consumer)
+  await using world = await openWorld({ metrics })
+  const { messages } = (await world.client.get<Overview>('overview')).body
 
-  expect(consumers).toMatchObject([
-    { consumer: 'billing', handled: 3, duplicates: 1, failed: 1, rejected: 0 },
-    { consumer: 'mail', handled: 0, duplicates: 0 },
-  ])
+  expect(messages).toMatchObject({
+    consumers: ['billing', 'mail'].map((consumer) => ({ consumer, handled: 3, duplicates: 1 })),
+    failed: 2,
+    rejected: 0,
+  })
+})
+
+it('an overview without metrics has no messages', async () => {
+  await using world = await openWorld()
+  expect((await world.client.get<Overview>('overview')).body.messages).toBeUndefined()
 })
 
 it('each minute has its own numbers, for 30 minutes', async () => {
   const runtime = new VirtualRuntime()
   const metrics = dashboardMetrics({ runtime })
   for (let count = 0; count < 40; count += 1) {
-    metrics.count('ackord.settled', 1, { verdict: 'acked' })
+    metrics.count('ackord.inbox.handled', 1, { consumer: 'billing' })
     await runtime.advance(60_000)
   }
   metrics.count('ackord.inbox.duplicates', 1, { consumer: 'billing' })
-  metrics.count('ackord.settled', 1, { verdict: 'acked' })
   await runtime.advance(60_000)
-  const { handled, duplicates, perMinute } = metrics.read()
+  metrics.count('ackord.inbox.handled', 5, { consumer: 'billing' })
+  const [billing] = metrics.read().consumers
 
-  expect([handled, duplicates, perMinute.length]).toEqual([40, 1, 30])
-  expect(perMinute.at(-1)).toEqual({ at: Math.floor(runtime.now() / 60_000 - 1) * 60_000, handled: 0, duplicates: 1 })
-  expect(perMinute.slice(0, -1).every((each) => each.handled === 1)).toBe(true)
+  expect(billing).toMatchObject({ consumer: 'billing', handled: 45, duplicates: 1 })
+  expect(billing?.perMinute).toHaveLength(30)
+  expect(billing?.perMinute.at(-1)).toEqual({ at: Math.floor(runtime.now() / 60_000 - 1) * 60_000, handled: 0, duplicates: 1 })
+  expect(billing?.perMinute.slice(0, -1).every((each) => each.handled === 1)).toBe(true)
 })
 
 it('metrics are passed on, and others are not counted', () => {
@@ -85,7 +92,7 @@ it('metrics are passed on, and others are not counted', () => {
     ['ackord.duration', 5, { type: 't' }],
     ['ackord.in_flight', 1, {}],
   ])
-  expect(metrics.read()).toMatchObject({ handled: 0, rejected: 2 })
+  expect(metrics.read()).toEqual({ consumers: [], failed: 0, rejected: 2 })
   expect(() => dashboardMetrics({ next: forwardTo } as never)).toThrow('next')
   expect(() => dashboardMetrics({ forwardTo: {} as never })).toThrow('metrics')
 })

@@ -24,6 +24,7 @@ function record(payload: Payload | undefined): RecordDetail {
     payload,
     history: [],
     behind: [],
+    behindComplete: true,
     references: {},
     traceId: undefined,
   }

@@ -1,8 +1,40 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
+import { shortPages } from '../support/short-pages.ts'
 import { confirm, refused, useBrowser } from './browser-world.ts'
 
 const { open } = useBrowser()
+
+describe('a search', () => {
+  it('shows what it has found, waits after two seconds, and goes on', async () => {
+    const world = await open()
+    for (let index = 0; index < 40; index += 1) await world.add('orders', {}, index % 13 === 12 ? { type: 'rare' } : {})
+    let pages = 0
+    // The clock of the page has passed two seconds after three pages, or before if the machine is busy.
+    await world.page.clock.install()
+    Object.assign(world.store, {
+      list: shortPages(world.store, 8, async () => {
+        pages += 1
+        await world.page.clock.runFor(800)
+      }),
+    })
+    await world.goTo('#/stores/orders/records?type=rare')
+    const searchOn = world.page.getByRole('button', { name: 'Search on' })
+    await searchOn.waitFor()
+    const ids = () => world.page.getByRole('table', { name: 'Records' }).getByRole('rowheader').allTextContents()
+    expect(pages).toBeLessThanOrEqual(3)
+    expect(await ids()).toEqual(['13', '26', '39'].filter((id) => Number(id) <= 8 * pages))
+    await world.page.getByText('There are more records to search. Searched: those stored until').waitFor()
+    expect(await world.page.getByRole('button', { name: 'Next' }).count()).toBe(0)
+    await expect
+      .poll(async () => {
+        if (await searchOn.isVisible()) await searchOn.click()
+        return await ids()
+      })
+      .toEqual(['13', '26', '39'])
+    await searchOn.waitFor({ state: 'detached' })
+  })
+})
 
 describe('a record', () => {
   it('is looked at, edited, re-armed and published', async () => {

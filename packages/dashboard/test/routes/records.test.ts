@@ -1,7 +1,8 @@
 import type { OutboxAdmin, OutboxRecord } from '@ackord/outbox'
 import { describe, expect, it } from 'vitest'
 import type { RecordDetail, RecordGroups, RecordPage } from '../../src/api/types.ts'
-import { append, appendParked, codeOf, openWorld, settle, withFunctions } from '../support/world.ts'
+import { shortPages } from '../support/short-pages.ts'
+import { append, appendParked, codeOf, openWorld, settle, type World, withFunctions } from '../support/world.ts'
 
 const idsOf = ({ records }: RecordPage) => records.map(({ messageId }) => messageId)
 
@@ -37,6 +38,17 @@ describe('a list of records', () => {
     expect(sizes).toEqual([50, 50, 30])
     expect(new Set(seen).size).toBe(130)
     expect((await world.client.get<RecordPage>('stores/shop/records?limit=130')).body).toMatchObject({ records: { length: 130 } })
+  })
+
+  it('may be short while the search goes on, and says how far it is', async () => {
+    await using world = await openWorld()
+    await append(world.store, ...Array.from({ length: 20 }, (_, index) => ({ id: `m${index}`, type: index === 13 ? 'rare' : 'common' })))
+    await using other = await openWorld({ stores: { shop: withFunctions(world.store, { list: shortPages(world.store, 8) }) } })
+    const search = async (after: string) => (await other.client.get<RecordPage>(`stores/shop/records?type=rare${after}`)).body
+
+    expect(await search('')).toEqual({ records: [], next: '8', searchedUntil: world.runtime.now() })
+    expect(await search('&after=8')).toMatchObject({ records: [{ messageId: 'm13' }], next: '16' })
+    expect(await search('&after=16')).toEqual({ records: [] })
   })
 
   it('has a summary of each record', async () => {
@@ -141,6 +153,25 @@ describe('a record', () => {
       traceId: '0af7651916cd43dd8448eb211c80319c',
     })
     expect(body.behind.map(({ messageId }) => messageId)).toEqual(Array.from({ length: 20 }, (_, index) => `b${index}`))
+  })
+
+  it('is shown with the records behind it, also if the store finds them on several pages, or not in time', async () => {
+    await using world = await openWorld()
+    await append(world.store, { id: 'a', key: 'k' }, ...Array.from({ length: 20 }, (_, index) => ({ id: `m${index}` })), {
+      id: 'b',
+      key: 'k',
+    })
+    const behindOf = async (pageTime: number) => {
+      const other: World = await openWorld({
+        stores: { shop: withFunctions(world.store, { list: shortPages(world.store, 8, () => other.runtime.advance(pageTime)) }) },
+      })
+      await using _other = other
+      const { behind, behindComplete } = (await other.client.get<RecordDetail>('stores/shop/records/1')).body
+      return [behind.map(({ messageId }) => messageId), behindComplete]
+    }
+
+    expect(await behindOf(100)).toEqual([['b'], true])
+    expect(await behindOf(600)).toEqual([[], false])
   })
 
   it('has no payload without the right to see it, and no download', async () => {

@@ -12,6 +12,7 @@ import { type Lease, LeaseKeeper, leaseMargin } from './lease-keeper.ts'
 import { parked, type Verdict } from './outcomes.ts'
 import { publishGroup, type Sending, screenRecord } from './publish-group.ts'
 import { publishInOrder } from './publish-in-order.ts'
+import type { TakeTurn } from './publish-turns.ts'
 import type { RelayObserver } from './relay-observer.ts'
 import type { Settler } from './settler.ts'
 import type { StoreCalls } from './store-calls.ts'
@@ -26,6 +27,8 @@ export interface BatchCarrierOptions {
   readonly observer: RelayObserver
   /** Freed when records leave memory. */
   readonly budget: ByteBudget
+  /** Called before a batch is published, where several relays share a limit. Trials of a destination, which may hang, take no turn. */
+  readonly takeTurn: TakeTurn | undefined
   /** Called when a slow destination has answered and its records are settled. */
   readonly onFreed: () => void
   /** Aborted when the relay stops: records that are not being published yet are released. */
@@ -112,7 +115,7 @@ export class BatchCarrier {
    * are settled, released or lost, except those of slow destinations. Never rejects.
    */
   async carry(records: readonly ClaimedRecord[], until: number, options: CarryOptions = {}): Promise<void> {
-    const { observer, stopping, forced } = this.#options
+    const { observer, stopping, forced, takeTurn } = this.#options
     const { slot, waitForAll = false } = options
     observer.claimed(records)
     this.#inFlight += records.length
@@ -124,15 +127,20 @@ export class BatchCarrier {
     setMaxListeners(0, cancelled)
     const batch = { lease, cancelled, slot, claimedAt: until - this.#options.settings.lease }
     let slow: readonly Part[] = []
+    let endTurn = () => {}
     const end = () => {
       this.#keeper.end(lease)
       forcing[Symbol.dispose]()
     }
     try {
       await reached('relay.claimed')
-      const inTime = await this.#turn(lease, slot)
-      const parts = stopping.aborted || !inTime ? [] : this.#send(records, batch)
+      const waitingSince = this.#options.settings.runtime.monotonic()
+      await slot?.begin(stopping)
+      if (takeTurn !== undefined && !waitForAll) endTurn = await takeTurn(stopping)
+      const parts = stopping.aborted || !this.#isInTime(lease, waitingSince) ? [] : this.#send(records, batch)
       slow = await this.#gather(parts, waitForAll)
+      // Before the store is called: a store that does not answer must not use the turns of others.
+      endTurn()
       if (slow.length > 0) this.#follow(slow, batch, end)
       const left = new Set(slow.flatMap((part) => part.records))
       const settling = left.size === 0 ? records : records.filter((record) => !left.has(record))
@@ -142,6 +150,7 @@ export class BatchCarrier {
       if (settling.length > 0) await this.#finish(settling, verdicts, batch)
     } finally {
       if (slow.length === 0) end()
+      endTurn()
       slot?.end()
     }
   }
@@ -192,16 +201,13 @@ export class BatchCarrier {
   }
 
   /** Whether the records may still be sent: after a stall another relay may have claimed them, and sending them now would certainly be a duplicate. */
-  async #turn(lease: Lease<ClaimedRecord>, slot: BatchSlot | undefined): Promise<boolean> {
-    const { stopping, settings } = this.#options
-    const { runtime, lease: duration } = settings
-    const claimedAt = runtime.monotonic()
-    await slot?.begin(stopping)
+  #isInTime(lease: Lease<ClaimedRecord>, waitingSince: number): boolean {
+    const { runtime, lease: duration } = this.#options.settings
     if (lease.expired) return false
     // Records that waited for long should have been renewed meanwhile. If they were not, the store is unreachable, and would not accept outcomes in
     // the little time left.
     const enough = duration * leaseMargin
-    return runtime.monotonic() - claimedAt < enough || lease.until - runtime.monotonic() >= enough
+    return runtime.monotonic() - waitingSince < enough || lease.until - runtime.monotonic() >= enough
   }
 
   #send(records: readonly ClaimedRecord[], batch: Batch): readonly Part[] {

@@ -19,10 +19,12 @@ import {
   describeMessage,
   describeValue,
   enterWith,
+  isSettled,
   logFields,
   outputIdsKey,
   PartPorts,
   probe,
+  transactionScopeKey,
 } from '@ackord/core/internal'
 
 /** The options of an inbox on every store. */
@@ -35,7 +37,7 @@ export interface InboxOptions {
   readonly onDuplicate?: ((message: Message) => void | Promise<void>) | undefined
   /** Receives a debug line per duplicate. Default: that of the router. */
   readonly logger?: Logger | undefined
-  /** Counts `ackord.inbox.duplicates`. Default: those of the router. */
+  /** Counts `ackord.inbox.handled` and `ackord.inbox.duplicates`. Default: those of the router. */
   readonly metrics?: Metrics | undefined
 }
 
@@ -72,8 +74,13 @@ export interface Inbox extends Required<Part> {
   readonly consumer: string
   /** Throws a non-retryable error for a message that no inbox could identify. */
   keyOf(message: Message): InboxKey
-  /** Handles a message that has been recorded as new. The ids of its outputs are the same for every delivery. */
+  /**
+   * Handles a message that has been recorded as new, and counts it when the transaction of the context has committed. The ids of its outputs are the same
+   * for every delivery.
+   */
   handle(next: Process, message: Message, context: Context, key: InboxKey): Promise<readonly Message[]>
+  /** Counts a message that was handled and whose record has been committed. */
+  countHandled(): void
   /** Counts and acks a duplicate. */
   skip(message: Message): Promise<readonly Message[]>
 }
@@ -99,9 +106,12 @@ export function openInbox(options: InboxOptions, problemOf: KeyProblem = () => u
     return value as string
   }
 
+  const countHandled = () => ports.metrics?.count('ackord.inbox.handled', 1, { consumer })
+
   return {
     consumer,
     inheritPorts: ports.inheritPorts,
+    countHandled,
 
     keyOf(message) {
       if (key !== undefined) return { consumer, source: '', id: checkPart(message, 'inbox key', key(message)) }
@@ -111,6 +121,7 @@ export function openInbox(options: InboxOptions, problemOf: KeyProblem = () => u
     },
 
     handle(next, message, context, { source, id }) {
+      if (ports.metrics !== undefined) context.get(transactionScopeKey)?.afterCommit(countHandled)
       const inside = context.with(outputIdsKey, deterministicIds(consumer, source, id))
       const paused = probe('inbox.recorded')
       return paused === undefined ? enterWith(inside, next, message) : paused.then(() => enterWith(inside, next, message))
@@ -150,7 +161,15 @@ export function createInboxMiddleware({ inbox, store, info, outputsAreStored = f
     function proceed(finding: InboxFinding, message: Message, context: Context, key: InboxKey): Promise<readonly Message[]> {
       if (finding === 'new') return inbox.handle(process, message, context, key)
       if (finding === 'duplicate') return inbox.skip(message)
-      const handle = () => finding(process, message, context).then((outputs) => outputs ?? inbox.skip(message))
+
+      function handled(outputs: readonly Message[] | undefined): readonly Message[] | Promise<readonly Message[]> {
+        if (outputs === undefined) return inbox.skip(message)
+        // The store does not remember a message that was nacked or rejected.
+        if (!isSettled(message) || message.state === 'acked') inbox.countHandled()
+        return outputs
+      }
+
+      const handle = () => finding(process, message, context).then(handled)
       const paused = probe('inbox.recorded')
       return paused === undefined ? handle() : paused.then(handle)
     }

@@ -120,6 +120,23 @@ export interface RelayOptions extends ClaimingOptions {
   readonly onEvent?: ((event: RelayEvent) => void) | undefined
 }
 
+/** The options of a `RelayGroup`. Except for the two totals, each option applies to every store by itself, and publishers are shared. */
+export interface RelayGroupOptions extends Omit<RelayOptions, 'onEvent'> {
+  /**
+   * The maximum number of batches, of all stores together, that are published concurrently. Stores with records take turns, one batch each. A batch that is not
+   * confirmed after a tenth of a second ends its turn. Default: 8.
+   */
+  readonly totalConcurrency?: number | undefined
+  /**
+   * The maximum number of bytes that the records of all stores use in memory. Each store has an equal part of it, so that none waits for another: a claim
+   * has at most `totalBytes / (2 × concurrency × number of stores)` bytes, and never more than `maxBatchBytes`. A single record that is larger is claimed
+   * alone. Default: 64 MB (67,108,864).
+   */
+  readonly totalBytes?: number | undefined
+  /** Called with each event and the name of its store. It must not block; an error that it throws is logged once per store and changes nothing. Optional. */
+  readonly onEvent?: ((event: RelayEvent, store: string) => void) | undefined
+}
+
 export interface ClaimingSettings {
   readonly pollInterval: number
   readonly maxPollInterval: number
@@ -295,6 +312,9 @@ export const relayDefaults = {
   shutdownTimeout: 25_000,
   statsInterval: 60_000,
   cleanup: { keepPublished: 86_400_000, interval: 60_000, batchSize: 1000 },
+  /** Of a `RelayGroup`. */
+  totalConcurrency: 8,
+  totalBytes: 67_108_864,
 } as const
 
 /** A publisher for each destination, by its name in the store. `'*'` serves all that are not named. */
@@ -303,7 +323,7 @@ export type PublisherMap = Readonly<Record<string, Publisher>>
 const anyOther = '*'
 
 /** Which publisher serves which destination. */
-class PublisherRoutes {
+export class PublisherRoutes {
   readonly #named = new Map<string, Publisher>()
   readonly #rest: Publisher | undefined
 

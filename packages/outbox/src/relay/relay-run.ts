@@ -5,6 +5,7 @@ import { ByteBudget, bytesOf } from '../delivery/byte-budget.ts'
 import { DeadLetters } from '../delivery/dead-letters.ts'
 import { DestinationPauses } from '../delivery/destination-pauses.ts'
 import { runsOf } from '../delivery/publish-in-order.ts'
+import type { TakeTurn } from '../delivery/publish-turns.ts'
 import type { RelayObserver } from '../delivery/relay-observer.ts'
 import { Settler } from '../delivery/settler.ts'
 import { StoreCalls } from '../delivery/store-calls.ts'
@@ -29,6 +30,8 @@ export interface RelayRunOptions {
   readonly observer: RelayObserver
   /** Background work that runs until the signal is aborted. Must not reject. */
   readonly background: readonly ((signal: AbortSignal) => Promise<void>)[]
+  /** Where several relays share a limit of publishes. */
+  readonly takeTurn: TakeTurn | undefined
 }
 
 /** Milliseconds that the store gets for outcomes and releases after a stop was forced. */
@@ -64,7 +67,7 @@ export class RelayRun {
   /** The number of lost records at the last moment when none of them could still be in flight. */
   #lostBefore: number
 
-  constructor({ store, settings, observer, background }: RelayRunOptions) {
+  constructor({ store, settings, observer, background, takeTurn }: RelayRunOptions) {
     const { runtime, logger, lease, batchSize, maxBatchBytes, concurrency, destinationBackoff, shutdownTimeout } = settings
     this.#store = store
     this.#settings = settings
@@ -92,7 +95,7 @@ export class RelayRun {
       onUp: (destination, downFor) => observer.destinationUp(destination, downFor),
     })
     this.#settler = new Settler({ store, calls: this.calls, observer, runtime, lease, logger })
-    this.#carrier = this.#createCarrier()
+    this.#carrier = this.#createCarrier(takeTurn)
     this.#hot = this.#createHotPath()
     this.#poll = new PollPause(runtime, settings)
     this.ended = this.#run(background)
@@ -116,7 +119,7 @@ export class RelayRun {
     await this.ended
   }
 
-  #createCarrier(): BatchCarrier {
+  #createCarrier(takeTurn: TakeTurn | undefined): BatchCarrier {
     const settings = this.#settings
     const { deadLetter, publishTimeout: timeout, destinationBackoff: backoff, runtime, logger } = settings
     const observer = this.#observer
@@ -130,6 +133,7 @@ export class RelayRun {
       deadLetters: deadLetter && new DeadLetters({ deadLetter, timeout, backoff, runtime, logger, observer }),
       observer,
       budget: this.#budget,
+      takeTurn,
       onFreed: () => this.#poll.wake(),
       stopping,
       forced,

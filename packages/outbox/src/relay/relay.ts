@@ -1,5 +1,6 @@
 import { AckordError, InvalidOptionError, idle, type Logger, outside, type Runtime, toError } from '@ackord/core'
 import { abortable, announce, checkFunction, inRoot, relayChannel } from '@ackord/core/internal'
+import type { TakeTurn } from '../delivery/publish-turns.ts'
 import { OutboxMeter, type OutboxTotals, RelayObserver } from '../delivery/relay-observer.ts'
 import { checkOrder } from '../options/key-order.ts'
 import { guardEvents, type RelayEvent } from '../options/relay-events.ts'
@@ -23,6 +24,9 @@ export interface RelayHealth extends OutboxTotals {
   readonly backlog: RelayBacklog | undefined
 }
 
+/** @internal Makes the batches of a relay take turns with those of others. It takes effect at the next start. */
+export let shareTurns: (relay: Relay, takeTurn: TakeTurn) => void
+
 /**
  * Publishes committed records from an outbox to the broker: claims them under a lease, publishes them in batches, settles those that were confirmed.
  * Delivery is at least once: a crash between the publish and the settle makes a duplicate, always with the same message id. Nothing is lost. Any
@@ -36,7 +40,14 @@ export class Relay {
   readonly #observer: RelayObserver
   readonly #watch: BacklogWatch | undefined
   readonly #background: ((signal: AbortSignal) => Promise<void>)[] = []
+  #takeTurn: TakeTurn | undefined
   #run: RelayRun | undefined
+
+  static {
+    shareTurns = (relay, takeTurn) => {
+      relay.#takeTurn = takeTurn
+    }
+  }
 
   constructor(store: OutboxStore & Partial<OutboxAdmin>, options: RelayOptions) {
     checkFunction('store.claim', store?.claim)
@@ -73,7 +84,14 @@ export class Relay {
     }
     // The relay belongs to no request or trace, whoever starts it.
     this.#run ??= inRoot(
-      () => new RelayRun({ store: this.#store, settings: this.#settings, observer: this.#observer, background: this.#background }),
+      () =>
+        new RelayRun({
+          store: this.#store,
+          settings: this.#settings,
+          observer: this.#observer,
+          background: this.#background,
+          takeTurn: this.#takeTurn,
+        }),
     )
     return this
   }

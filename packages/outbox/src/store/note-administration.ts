@@ -78,10 +78,8 @@ export function completeAdministration(
     let after: string | undefined
     do {
       const page = await base.list({ ...filter, state: 'parked' }, { limit: stepSize, after, payloads: false })
-      count += await base.discard(
-        page.records.map(({ id }) => id),
-        reason,
-      )
+      const ids = page.records.map(({ id }) => id)
+      if (ids.length > 0) count += await base.discard(ids, reason)
       after = page.next
     } while (after !== undefined)
     return count
@@ -111,7 +109,14 @@ export function completeAdministration(
     },
 
     async find({ messageId }) {
-      return (await base.list({ messageId }, { limit: maxFound })).records
+      const found: OutboxRecord[] = []
+      let after: string | undefined
+      do {
+        const page = await base.list({ messageId }, { limit: maxFound - found.length, after })
+        found.push(...page.records)
+        after = page.next
+      } while (after !== undefined && found.length < maxFound)
+      return found
     },
 
     async groups(by, filter = {}) {

@@ -32,8 +32,8 @@ export interface OutboxFilter {
   /** The `partitionkey` of its message. */
   readonly orderingKey?: string | undefined
   /**
-   * The `id` of its message, which several records have if an event goes to several destinations. SQL databases have an index for it; Redis reads all records that match
-   * the other criteria, so a `state` or `destination` makes the search cheaper.
+   * The `id` of its message, which several records have if an event goes to several destinations. SQL databases and the Lua outbox have an index for it, a Redis stream
+   * outbox with `messageIndex: true`. Otherwise all records that match `destination`, and the state if it is `parked`, are read.
    */
   readonly messageId?: string | undefined
   /** The `cause` of its last failure. */
@@ -49,14 +49,17 @@ export interface OutboxListOptions {
   readonly limit: number
   /** The `next` cursor of an earlier page; any other value is rejected. Default: the first page. */
   readonly after?: string | undefined
-  /** Whether messages have their data. Without it SQL databases do not read the payloads, which may be large. Default: true. */
+  /** Whether messages have their data. Without it the payloads, which may be large, are not sent by the database. Default: true. */
   readonly payloads?: boolean | undefined
 }
 
+/** A store may limit how many records it reads for a page: a page can have fewer records than `limit`, even none, and still not be the last one. */
 export interface OutboxPage {
   readonly records: readonly OutboxRecord[]
-  /** The cursor of the next page, to be passed to `list`; `undefined` on the last page. */
+  /** The cursor of the next page, to be passed to `list`; `undefined` if all records have been searched. The next page may be empty. */
   readonly next: string | undefined
+  /** On a page that ends before its `limit`: all records that were stored until then have been searched. Milliseconds since the epoch, by the store's clock. Default: unknown. */
+  readonly searchedUntil?: number | undefined
 }
 
 export interface OutboxEdit {
@@ -198,7 +201,10 @@ export type ChosenRecords = { readonly ids: readonly string[] } | { readonly fil
 
 /** The interface for operators; the same on every store. */
 export interface OutboxAdmin {
-  /** Oldest first. */
+  /**
+   * Oldest first, also across pages. No page reads the whole outbox if few records match: the search is complete when a page has no `next`, not when a page has few
+   * records or none.
+   */
   list(filter: OutboxFilter, page: OutboxListOptions): Promise<OutboxPage>
   get(id: string): Promise<OutboxRecord | undefined>
   /**
@@ -225,7 +231,7 @@ export interface OutboxAdmin {
 
   // The following are optional: a store that an application wrote itself may lack them. All stores of Ackord have them.
 
-  /** The records of a message id, in any state. At most 1,000. SQL databases use an index; Redis reads all records. */
+  /** The records of a message id, in any state. At most 1,000. Uses an index as the filter `messageId` does. */
   find?(which: { readonly messageId: string }): Promise<readonly OutboxRecord[]>
   /**
    * Parked and waiting records by what they have in common: the `failure` that they had last (its `cause`), their type or their destination. Reads a bounded number of

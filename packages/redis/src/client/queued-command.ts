@@ -37,8 +37,9 @@ export type KeyKind =
  *     fragment.run(name, k, a, argc)      gives the answer for `onStored`, a string without blanks; nil; or the error reply of a command. May throw.
  *                                         Must not change the type of an existing key
  *     fragment.hasWritten()               whether the last run has written anything: that cannot be rolled back
- *     fragment.type                       optional: the type of all its keys. The commit script then checks them, and can roll back what it writes, as for a command of
- *                                         Redis; `check` and `hasWritten` are not called
+ *     fragment.type                       optional: the type of all its keys, or a list of their types. The commit script then checks them, and can roll back what it writes, as for a command of
+ *                                         Redis; `check` and `hasWritten` are not called. With a list, only the first key is rolled back
+ *     fragment.undo(key)                  with a list of types: called for each other key when the first is rolled back. Must not throw
  */
 export interface CommitFragment extends Script {
   /** Stands for it in the plan of a transaction: a lower-case letter that no `KeyKind` and no other fragment has. */

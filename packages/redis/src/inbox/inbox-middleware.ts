@@ -57,7 +57,7 @@ export interface InboxOptions extends CommonInboxOptions {
    * takes about 150 bytes: 1,000 messages per second for a day take 13 GB. Default: 24 hours.
    */
   readonly retention?: number | undefined
-  /** Counts `ackord.inbox.duplicates` and `ackord.inbox.busy`. Default: none. */
+  /** Counts `ackord.inbox.handled`, `ackord.inbox.duplicates` and `ackord.inbox.busy`. Default: those of the router. */
   readonly metrics?: Metrics | undefined
 }
 

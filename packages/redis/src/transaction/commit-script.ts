@@ -132,7 +132,8 @@ end
 local valued = { i = true, c = true, f = true, r = true, p = true, L = true }
 
 -- 'seen': the types of keys that earlier commands use, or true. 'changed': keys whose values will no longer be those that the server has.
-local function check(kind, n, key, a, first, seen, changed)
+local function check(kind, n, key, a, at, seen, changed)
+  local first = at == 0
   if guards[kind] then
     local value, expected
     if kind == 'g' then value, expected = pcall('GET', key), ARGV[a]
@@ -147,6 +148,7 @@ local function check(kind, n, key, a, first, seen, changed)
     return
   end
   local want, before, found = wanted[kind], seen[key], nil
+  if type(want) == 'table' then want = want[at + 1] end
   if sources[kind] and not first then
     found = before or call('TYPE', key).ok
     if found ~= true and found ~= 'none' and not sources[kind][found] then return 'TYPE ' .. n .. ' ' .. found end
@@ -206,8 +208,12 @@ local function apply(marker, token, n, from, fromKey, saved, stored)
       if type(reply) == 'table' and reply.err then return reply.err end
       if own then stored[#stored + 1] = type(reply) == 'string' and reply or '' end
       if not own or own.type then
-        if keys == '1' then known[KEYS[fromKey]] = wanted[kind] else known = {} end
-        ${undo ? 'note(saved, ARGV[from], keys, fromKey, reply, ARGV[from + 1])' : ''}
+        local want = wanted[kind]
+        if type(want) == 'table' then
+          for j, one in ipairs(want) do known[KEYS[fromKey + j - 1]] = one end
+        elseif keys == '1' then known[KEYS[fromKey]] = want
+        else known = {} end
+        ${undo ? 'note(saved, ARGV[from], keys, fromKey, reply, ARGV[from + 1], own)' : ''}
       end
     end
     from, fromKey = from + argc + 1, fromKey + keys
@@ -244,7 +250,7 @@ while a < last do
       if answer or isOwn then break end
       -- The key that a union is written to comes last: it may be a source too.
       local at = sources[kind] and keys - 1 - j or j
-      answer = check(kind, n, KEYS[k + at], a, at == 0, seen, changed)
+      answer = check(kind, n, KEYS[k + at], a, at, seen, changed)
     end
     a, k = a + argc + 1, k + keys
   end
@@ -281,7 +287,7 @@ local sizes = { hash = 'HLEN', list = 'LLEN', set = 'SCARD', zset = 'ZCARD' }
 local function save(plan, a, k, saved)
   for kind, keys, layout, argc in gmatch(plan, shape) do
     if not guards[kind] and (not fragments[kind] or fragments[kind].type) then
-      for j = 0, keys - 1 do
+      for j = 0, type(wanted[kind]) == 'table' and 0 or keys - 1 do
         local key = KEYS[k + j]
         if not saved[key] then
           local found = call('TYPE', key).ok
@@ -298,12 +304,13 @@ local function save(plan, a, k, saved)
   end
 end
 
-local function note(saved, name, keys, k, reply, option)
+local function note(saved, name, keys, k, reply, option, own)
   -- A write without a key cannot be restored.
   if keys == '0' then saved[0] = { touched = true, large = true } end
   for j = 0, keys - 1 do
-    local one = saved[KEYS[k + j]]
-    one.touched = true
+    local key = KEYS[k + j]
+    local one = saved[key] or { undo = own.undo }
+    saved[key], one.touched = one, true
     if one.added then
       -- With an option before the id it may have trimmed entries, which cannot be restored. Nor can a stream that another command has written to or replaced.
       if name == 'XADD' and find(option, '^[%d*]') then one.added[#one.added + 1] = reply else one.large = true end
@@ -325,7 +332,8 @@ local function restore(saved)
   for key, one in pairs(saved) do
     if one.touched then
       local reply
-      if one.found == 'none' then reply = pcall('DEL', key)
+      if one.undo then one.undo(key)
+      elseif one.found == 'none' then reply = pcall('DEL', key)
       elseif one.added then reply = remove(key, one.added)
       else reply = pcall('RESTORE', key, one.ttl >= 0 and math.max(1, one.ttl) or 0, one.dump, 'REPLACE') end
       if type(reply) == 'table' and reply.err then return false end

@@ -42,7 +42,7 @@ const divisions: ReadonlyMap<string, Division> = new Map([
 /** The command, or several with the same effect. Throws if it has more words than a script can pass on and cannot be split. */
 export function splitCommand(command: QueuedCommand): readonly QueuedCommand[] {
   const { args } = command
-  // A fragment reads its arguments one by one, and never passes them on as a whole.
+  // A fragment checks this itself: most read their arguments one by one, and never pass them on as a whole.
   if (args.length <= maxWords || typeof command.kind !== 'string') return [command]
   const division = divisionOf(command)
   if (division === undefined) throw new CommandTooLongError(command.name, args.length, maxWords)
@@ -55,6 +55,11 @@ export function splitCommand(command: QueuedCommand): readonly QueuedCommand[] {
     parts.push({ ...command, args: words, keys })
   }
   return parts
+}
+
+/** Throws if a command has more words than a script can pass on. */
+export function checkWords(name: string, count: number): void {
+  if (count > maxWords) throw new CommandTooLongError(name, count, maxWords)
 }
 
 const firstWord: readonly number[] = [0]

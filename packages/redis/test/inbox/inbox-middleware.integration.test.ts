@@ -355,7 +355,7 @@ describe('inboxMiddleware()', () => {
     })
     for (const id of ['m1', 'm2']) await deliver({ use, handle: counting.handle }, trackedMessage(id, { attributes: { orderid: 'o-1' } }))
     expect([await counting.effects(), duplicates]).toEqual([1, ['m2']])
-    expect(counted).toEqual([['ackord.inbox.duplicates', 1, { consumer: 'orders' }]])
+    expect(counted).toEqual(['handled', 'duplicates'].map((name) => [`ackord.inbox.${name}`, 1, { consumer: 'orders' }]))
   })
 
   it('refuses outputs without an outbox before anything is written', async () => {

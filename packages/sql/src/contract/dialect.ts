@@ -25,6 +25,19 @@ export interface TransactionSettings {
 /** The part of a session that records several messages. */
 export type RecordingSession = Pick<Session<unknown>, 'run' | 'change' | 'reportsRows'>
 
+/** Where records are stored. */
+export interface AppendTarget {
+  /** The outbox table, quoted. */
+  readonly outbox: string
+  /** In log mode: the log, and the table that says which part of it is written. Delayed records are stored in the outbox table. */
+  readonly log?: { readonly table: string; readonly meta: string } | undefined
+}
+
+/** The table that most of the records are stored in. */
+export function tableOf({ outbox, log }: AppendTarget): string {
+  return log?.table ?? outbox
+}
+
 /** The differences between databases. */
 export interface Dialect {
   /** The statements of the outbox store, the schema and the cleanup. */
@@ -64,7 +77,7 @@ export interface Dialect {
    * The statements that insert records in order; more than one if there are too many records, or if further statements are free because they are
    * pipelined.
    */
-  appender(table: string): (rows: readonly OutboxRow[], session: { readonly supportsPipelining: boolean }) => readonly Statement[]
+  appender(target: AppendTarget): (rows: readonly OutboxRow[], session: { readonly supportsPipelining: boolean }) => readonly Statement[]
   /** The statement that notifies other processes of rows stored in a table once its transaction commits. Absent where there is none. */
   notifier?(table: string): Statement
   /** Absent where statements cannot report the rows they stored. */

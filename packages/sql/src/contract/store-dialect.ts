@@ -15,6 +15,7 @@ import type { OutboxRow } from '../records/outbox-row.ts'
 import type { Row } from '../records/row.ts'
 import type { Tables } from './database-options.ts'
 import type { Driver, RunStatement, Statement } from './driver.ts'
+import type { LogStatements } from './log-statements.ts'
 
 /** The connection and table that the statements of a store use. */
 export interface StorePort {
@@ -72,7 +73,7 @@ export type ChosenRows = { readonly ids: readonly string[] } | { readonly filter
  */
 export interface AdminStatements {
   /** Rows after this seq, ordered by seq. */
-  list(filter: OutboxFilter, page: { readonly after: string; readonly limit: number; readonly payloads: boolean }): Promise<readonly Row[]>
+  list(filter: OutboxFilter, page: ListedPage): Promise<ListedRows>
   get(seq: string): Promise<Row | undefined>
   /** The column `history` of a row; no row where the table has no such column. */
   history(seq: string): Promise<Row | undefined>
@@ -98,6 +99,25 @@ export interface AdminStatements {
   groups(by: GroupedBy, filter: OutboxFilter, limit: number): Promise<readonly Row[]>
   /** Deletes published rows older than this many milliseconds. Skips rows locked by another cleanup. Resolves to the number of deleted rows. */
   deletePublished(olderThan: number, limit: number): Promise<number>
+}
+
+export interface ListedPage {
+  readonly after: string
+  readonly limit: number
+  readonly payloads: boolean
+  /** How many rows to read at most, whether they match or not. */
+  readonly maxRead: number
+  /** Whether the filter has a message id, or nothing but a destination and the state parked or published: an index may lead to these rows alone. */
+  readonly indexed: boolean
+}
+
+export interface ListedRows {
+  readonly rows: readonly Row[]
+  /**
+   * Unless there are `limit` rows: the seq where the search ended because of `maxRead`, and when the last row until there was stored (milliseconds).
+   * `undefined`: all rows were searched.
+   */
+  readonly searched?: { readonly seq: string; readonly at: number } | undefined
 }
 
 /** `RearmOptions` with defaults applied. */
@@ -186,6 +206,16 @@ export interface SchemaStatements {
   unlock(tables: Tables): readonly string[]
   /** Creates the namespace, if there is one and it does not exist. */
   namespace(tables: Tables): { readonly exists: string; readonly create: string } | undefined
+  /** Absent where the inbox cannot have partitions. */
+  readonly inboxPartitions?: InboxPartitionStatements | undefined
+}
+
+/** The inbox as partitions that are emptied at once, instead of a table whose rows are deleted. `inbox` is quoted. */
+export interface InboxPartitionStatements {
+  exist(run: RunStatement, inbox: string): Promise<boolean>
+  /** Turns the table into partitions, or back. Locks the inbox until the end of the transaction, and keeps its rows. */
+  create(inbox: string): string
+  remove(inbox: string): string
 }
 
 /** The statements of the outbox store, the schema and the cleanup of a database. */
@@ -194,6 +224,8 @@ export interface StoreDialect {
   claims(port: StorePort): ClaimStatements
   /** Absent where order per key is not supported. */
   ownership?(port: OwnershipPort): OwnershipStatements
+  /** Absent where there is no log mode. */
+  readonly log?: LogDialect | undefined
   administration(port: StorePort): AdminStatements
   /** `table` is that of the notes, quoted. */
   notes(driver: Driver<unknown>, table: string): NoteStatements
@@ -214,6 +246,12 @@ export interface StoreDialect {
   takeTurn(driver: Driver<unknown>, meta: string, turn: { readonly name: string; readonly interval: number }): Promise<boolean>
   /** Whether a connection of the user is in a transaction, for drivers that cannot tell. */
   inTransaction(driver: Driver<unknown>, handle: unknown): Promise<boolean>
+}
+
+/** The statements of the log mode. */
+interface LogDialect {
+  claims(port: OwnershipPort): LogStatements
+  administration(port: OwnershipPort): AdminStatements
 }
 
 /** The connection and tables that the statements of a store with order per key use. */
@@ -269,6 +307,59 @@ export interface ReadPosition {
   readonly key: KeyLocation | undefined
 }
 
+/** A key with records that may be claimed, and a seq up to which none of them is ready or waiting. */
+export interface PendingKey extends KeyLocation {
+  readonly destination: string
+  readonly after: string
+}
+
+export interface ReadKey extends KeyLocation {
+  readonly seq: string
+}
+
+/** Where reading of the keys of a destination continues. */
+interface KeyPosition {
+  readonly destination: string
+  /** The records that are ready are read after this seq. */
+  readonly floor: string
+  /** The records that were waiting are read if they became due after this instant: seconds since the epoch, by the database's clock. */
+  readonly dueAfter: number
+}
+
+/** The keys of records of a destination. */
+export interface KeysRead {
+  /** Of records that are ready. */
+  readonly ready: readonly ReadKey[]
+  /** The last seq that was read, including records of others and without a key; `undefined` if there were none. */
+  readonly last: string | undefined
+  /** Whether there are records without a key up to there. */
+  readonly plain: boolean
+  /** Of records that have become due, and where these are read from the next time. */
+  readonly due: readonly ReadKey[]
+  readonly dueAfter: number
+  /** Whether reading stopped before the end. */
+  readonly more: boolean
+}
+
+/** A range of the keys of a destination, in the order of the index: after this key (`''`: from the beginning of its partition), before this partition. */
+export interface KeyRange {
+  readonly destination: string
+  readonly after: KeyLocation
+  readonly before: number
+  /** Keys whose first record has a greater seq are passed over; `undefined`: none. */
+  readonly upTo: string | undefined
+}
+
+export interface KeysWalked {
+  /** The keys with records that can be claimed. */
+  readonly keys: readonly ReadKey[]
+  /** The last key that was visited, and the number of visited keys. */
+  readonly last: KeyLocation | undefined
+  readonly visited: number
+  /** Whether the walk ended before the end of the range. */
+  readonly more: boolean
+}
+
 /** How far the reading of a destination got. */
 export interface ReadProgress {
   readonly destination: string
@@ -318,8 +409,12 @@ export interface OwnedClaimOptions {
   readonly window: number
   /** The maximum number of keys visited per destination; `0` where there are no keys. */
   readonly jumps: number
+  /** Where the store has `KeyStatements`: the keys to claim from, in place of a walk. */
+  readonly keys?: readonly PendingKey[] | undefined
   /** All rows that this member has in flight: neither these rows nor others of their keys are claimed. */
   readonly inFlight: readonly InFlightRow[]
+  /** Rows of a key with a higher seq are not claimed: the log may have earlier ones that were not read yet. Default: no limit. */
+  readonly keysUpTo?: string | undefined
   /**
    * The claim journal entry. The statement that claims rows must also write them to the journal, so that a takeover finds them: under this number,
    * together with the rows `carried` over from earlier entries. Entries that are `done` are deleted. A database with one entry per member writes all
@@ -333,6 +428,8 @@ export interface OwnedClaim {
   readonly status: MemberStatus | undefined
   /** With `discover`: whether any member has rows with a key that are ready or waiting. */
   readonly anyKeys: boolean | undefined
+  /** With `keys`: those that were visited and have no records to claim. */
+  readonly emptyKeys?: readonly PendingKey[] | undefined
   /**
    * The columns of a claim except for `id` and `type`, with `attempts` as stored, and `partition`, `ordering_key`, `turn` (the number of the key in
    * the order of the visit) and `behind` (the seq of the first parked row before it, if requested): the last three are null or absent without a key.
@@ -352,10 +449,25 @@ export interface OwnedOutcome {
 }
 
 /**
+ * The statements that find keys with records that may be claimed, one result per destination. They change nothing. Only where a walk over all keys may
+ * become slow, because the index still has those of deleted records.
+ */
+export interface KeyStatements {
+  /** Reads at most `limit` records of each kind per destination, in the order in which they were stored or have become due. */
+  readKeys(
+    options: Pick<OwnedClaimOptions, 'partitions' | 'limit' | 'keysUpTo'> & { readonly positions: readonly KeyPosition[] },
+  ): Promise<readonly KeysRead[]>
+  /** Steps from key to key, and visits at most `jumps` keys per destination. */
+  walkKeys(
+    options: Pick<OwnedClaimOptions, 'partitions' | 'behindParked' | 'jumps'> & { readonly ranges: readonly KeyRange[] },
+  ): Promise<readonly KeysWalked[]>
+}
+
+/**
  * The relay's statements with order per key. Each call is atomic and safe to run concurrently. All times are the database's. Rows are never leased:
  * partitions are owned, and the epoch of a partition fences its rows.
  */
-export interface OwnershipStatements {
+export interface OwnershipStatements extends Partial<KeyStatements> {
   /**
    * Extends the member's lease. Removes members whose lease has expired: the records they had in flight get one more attempt, and their partitions
    * become free. Releases the partitions in `handOver`, then acquires free partitions until the member has its share: `partitionCount` divided by the

@@ -1,7 +1,7 @@
 import { type Message, type Runtime, sleep, type Timer } from '@ackord/core'
 import type { TransactionScope } from '@ackord/core/internal'
 import type { InboxKey } from '@ackord/outbox'
-import { explainMissing } from '../contract/dialect.ts'
+import { type AppendTarget, explainMissing, tableOf } from '../contract/dialect.ts'
 import type { Session } from '../contract/driver.ts'
 import type { TransactionEndedError } from '../errors.ts'
 import type { SqlInbox } from '../inbox/inbox.ts'
@@ -26,7 +26,7 @@ export interface Group {
   /** The keys that were recorded, by name. */
   recorded: ReadonlyMap<string, InboxKey>
   /** Rows that are not stored yet. */
-  gathered: { readonly work: Work; readonly table: string; readonly rows: readonly OutboxRow[] }[]
+  gathered: { readonly work: Work; readonly target: AppendTarget; readonly rows: readonly OutboxRow[] }[]
   hasEvents: boolean
   /** Set if something other than the middleware has ended the transaction. */
   ended: TransactionEndedError | undefined
@@ -38,26 +38,27 @@ export type StoreRows<Handle> = (session: Session<Handle>, gathered: Group['gath
 export function rowStorer<Handle>(port: DatabasePort<Handle>): StoreRows<Handle> {
   const appenders = new Map<string, ReturnType<typeof port.appender>>()
 
-  function appender(table: string): ReturnType<typeof port.appender> {
+  function appender(target: AppendTarget): ReturnType<typeof port.appender> {
+    const table = tableOf(target)
     let append = appenders.get(table)
     if (append === undefined) {
-      append = port.appender(table)
+      append = port.appender(target)
       appenders.set(table, append)
     }
     return append
   }
 
   return function store(session, gathered) {
-    const byTable = new Map<string, OutboxRow[]>()
-    for (const { table, rows } of gathered) {
-      const all = byTable.get(table) ?? []
-      byTable.set(table, all)
-      for (const row of rows) all.push(row)
+    const byTable = new Map<string, { readonly target: AppendTarget; readonly rows: OutboxRow[] }>()
+    for (const { target, rows } of gathered) {
+      const all = byTable.get(tableOf(target)) ?? { target, rows: [] }
+      byTable.set(tableOf(target), all)
+      for (const row of rows) all.rows.push(row)
     }
     const storing: Promise<void>[] = []
-    for (const [table, rows] of byTable) {
+    for (const [table, { target, rows }] of byTable) {
       const explain = (error: unknown) => explainMissing(port.dialect, error, table)
-      for (const statement of appender(table)(rows, session)) {
+      for (const statement of appender(target)(rows, session)) {
         const changing = session.deferStatement(statement, explain)
         if (changing !== undefined) storing.push(changing)
       }

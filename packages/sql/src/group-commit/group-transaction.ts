@@ -1,7 +1,7 @@
 import { beginAttempt, type Context, type Message, type Process, type Runtime } from '@ackord/core'
 import { causesOf, probe, TransactionScope } from '@ackord/core/internal'
 import type { InboxKey } from '@ackord/outbox'
-import { explainMissing } from '../contract/dialect.ts'
+import { type AppendTarget, explainMissing } from '../contract/dialect.ts'
 import type { Session } from '../contract/driver.ts'
 import { QueryTracker } from '../contract/query-tracker.ts'
 import { CommitUnknownError, NeedsOwnTransactionError, TransactionAbortedError, TransactionEndedError } from '../errors.ts'
@@ -94,9 +94,9 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
           return done(outputs)
         }
 
-        function gather(table: string, rows: readonly OutboxRow[]): void {
+        function gather(target: AppendTarget, rows: readonly OutboxRow[]): void {
           group.hasEvents = true
-          group.gathered.push({ work, table, rows })
+          group.gathered.push({ work, target, rows })
         }
 
         // The first of two messages with the same key is handled; the second is a duplicate.

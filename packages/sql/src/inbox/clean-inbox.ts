@@ -9,13 +9,14 @@ export interface CleanInboxOptions extends TableOptions {
    * days.
    */
   readonly window?: number | undefined
-  /** The maximum number of rows. Default: 1000. */
+  /** The maximum number of rows; partitions are emptied as a whole. Default: 1000. */
   readonly limit?: number | undefined
 }
 
 /**
  * Deletes messages that were received before the window, in one bounded batch. Resolves to the number of deleted rows; fewer than the limit means
- * that none are left.
+ * that none are left. An inbox in partitions is cleaned by emptying one of them, once all of its messages were received before the window: it remembers messages for up
+ * to half a window more, and the number is that of the server's statistics.
  */
 export async function cleanInbox<Handle>(database: Database<Handle>, options: CleanInboxOptions = {}): Promise<number> {
   const { window = 7 * 24 * 60 * 60 * 1000, limit = 1000, schema, names, ...unknown } = options

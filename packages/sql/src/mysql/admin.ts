@@ -1,6 +1,6 @@
 import type { OutboxFilter, OutboxReference, OutboxState } from '@ackord/outbox'
 import type { RunStatement } from '../contract/driver.ts'
-import type { AdminStatements, ChosenRows, GroupedBy, Rearm, StorePort } from '../contract/store-dialect.ts'
+import type { AdminStatements, ChosenRows, GroupedBy, ListedRows, Rearm, StorePort } from '../contract/store-dialect.ts'
 import { bySeq, lineOf } from '../records/claimed-record.ts'
 import { type OutboxRow, writtenSource } from '../records/outbox-row.ts'
 import type { Row } from '../records/row.ts'
@@ -30,30 +30,41 @@ export function mysqlAdministration({ driver, table, keepsFailures }: StorePort)
    * No index is ordered by seq with the state as prefix: each pair of state and destination yields a page of keys, and the first of all of them are
    * read. A message id has an index of its own.
    */
-  async function keysOfPage(matching: SqlPart, filter: OutboxFilter, after: string, limit: number): Promise<readonly RowKey[]> {
-    if (filter.messageId !== undefined) return (await rowsOf(run, messageSql(table, matching, after, limit))).map(keyOf)
-    const pairs = await findDestinations(run, table, filter.state === undefined ? allStates : storedStates[filter.state])
+  async function keysOfPage(matching: SqlPart, filter: OutboxFilter, range: SeqRange, limit: number): Promise<readonly RowKey[]> {
+    if (filter.messageId !== undefined) return (await rowsOf(run, messageSql(table, matching, range.after, limit))).map(keyOf)
+    const pairs = await findDestinations(run, table, statesOf(filter))
     const wanted = pairs.filter(({ destination }) => filter.destination === undefined || destination === filter.destination)
-    const page = (pair: StateAndDestination) => pageSql(table, pair, matching, after, limit)
+    const page = (pair: StateAndDestination) => pageSql(table, pair, matching, range, limit)
     const keys = (await readEach(run, wanted, limit * wanted.length, page)).map(keyOf)
     return keys.sort(bySeq).slice(0, limit)
   }
 
+  /** Where a search has to end so that it reads at most `maxRead` rows; `undefined` if it may read all that have the states and the destination. */
+  async function searchEnd(filter: OutboxFilter, after: string, maxRead: number): Promise<ListedRows['searched']> {
+    if (filter.state !== undefined || filter.destination !== undefined) {
+      const [counted] = await rowsOf(run, countSql(table, filter, maxRead))
+      if (Number(counted?.['count']) < maxRead) return undefined
+    }
+    const [end] = await rowsOf(run, { sql: endSql(table, after, maxRead), parameters: [] })
+    return end === undefined ? undefined : { seq: String(end['seq']), at: Number(end['created_at']) }
+  }
+
   return {
-    async list(filter, { after, limit, payloads }) {
+    async list(filter, { after, limit, payloads, maxRead, indexed }) {
       const failures = await keepsFailures()
       const matching = filterSql(filter, failures)
+      const searched = indexed ? undefined : await searchEnd(filter, after, maxRead)
       const rows: Row[] = []
       for (let from = after; rows.length < limit; ) {
         const wanted = limit - rows.length
-        const keys = await keysOfPage(matching, filter, from, wanted)
+        const keys = await keysOfPage(matching, filter, { after: from, upTo: searched?.seq }, wanted)
         const last = keys.at(-1)
         if (last !== undefined) rows.push(...(await rowsOf(run, rowsSql(table, keys, matching, columnsOf(failures, payloads)))))
-        // A relay may have changed some rows since their keys were read. Rows behind these take their place: a page that is not full is the last one.
+        // A relay may have changed some rows since their keys were read. Rows behind these take their place: a page is full unless its search has ended.
         if (last === undefined || keys.length < wanted) break
         from = last.seq
       }
-      return rows
+      return { rows, searched }
     },
 
     async get(seq) {
@@ -139,17 +150,43 @@ function columnsOf(failures: boolean, payloads = true): string {
   ${instant('o.published_at')} AS published_at, ${instant('o.parked_at')} AS parked_at`
 }
 
-/** The keys that match a filter for one state and destination, after this seq, ordered by seq. Takes no locks. */
+interface SeqRange {
+  readonly after: string
+  /** Default: no end. */
+  readonly upTo: string | undefined
+}
+
+/** Counts the rows that have the states and the destination of a filter, up to `limit`, in an index. */
+function countSql(table: string, filter: OutboxFilter, limit: number): SqlPart {
+  const { destination } = filter
+  const states = statesOf(filter)
+  return {
+    sql: `SELECT COUNT(*) AS \`count\` FROM (
+  SELECT 1 FROM ${table} AS o FORCE INDEX (due) WHERE o.state IN (${states.map((state) => `'${state}'`).join(', ')})${destination === undefined ? '' : ' AND o.destination = ?'}
+  LIMIT ${limit}
+) AS o`,
+    parameters: destination === undefined ? [] : [destination],
+  }
+}
+
+/** The row that is so many rows behind this seq. Reads index entries, and one row. */
+function endSql(table: string, after: string, count: number): string {
+  return `SELECT CAST(o.seq AS CHAR) AS seq, ${instant('o.created_at')} AS created_at FROM ${table} AS o
+JOIN (SELECT state, destination, seq FROM ${table} FORCE INDEX (seq) WHERE seq > ${after} ORDER BY seq LIMIT 1 OFFSET ${count - 1}) AS last
+  ON last.state = o.state AND last.destination = o.destination AND last.seq = o.seq`
+}
+
+/** The keys that match a filter for one state and destination, in a range of seqs, ordered by seq. Takes no locks. */
 function pageSql(
   table: string,
   { state, destination }: StateAndDestination,
   { sql, parameters }: SqlPart,
-  after: string,
+  { after, upTo }: SeqRange,
   limit: number,
 ): SqlPart {
   return {
     sql: `SELECT CAST(o.seq AS CHAR) AS seq, o.state, o.destination FROM ${table} AS o FORCE INDEX (PRIMARY)
-WHERE o.state = ? AND o.destination = ? AND o.seq > ${after} AND ${sql} ORDER BY o.seq LIMIT ${limit}`,
+WHERE o.state = ? AND o.destination = ? AND o.seq > ${after}${upTo === undefined ? '' : ` AND o.seq <= ${upTo}`} AND ${sql} ORDER BY o.seq LIMIT ${limit}`,
     parameters: [state, destination, ...parameters],
   }
 }
@@ -301,6 +338,10 @@ const storedStates: Readonly<Record<OutboxState, readonly string[]>> = {
   leased: ['ready', 'waiting'],
   parked: ['parked'],
   published: ['published'],
+}
+
+function statesOf({ state }: OutboxFilter): readonly string[] {
+  return state === undefined ? allStates : storedStates[state]
 }
 
 const unleased = '(o.lease_until IS NULL OR o.lease_until <= UTC_TIMESTAMP(6))'

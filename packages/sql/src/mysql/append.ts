@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import type { AppendTarget } from '../contract/dialect.ts'
 import type { Statement } from '../contract/driver.ts'
 import type { OutboxRow } from '../records/outbox-row.ts'
 import type { InsertStatement } from './inbox.ts'
@@ -19,7 +20,7 @@ const commonRows = 4
  * Inserts all rows in order: the server numbers them row by row. Many or large rows need more than one statement, and rows with an ordered key need
  * one statement before.
  */
-export function appender(table: string): (rows: readonly OutboxRow[]) => readonly Statement[] {
+export function appender({ outbox: table }: AppendTarget): (rows: readonly OutboxRow[]) => readonly Statement[] {
   const texts = Array.from({ length: commonRows + 1 }, (_, rows) => appendSql(table, rows))
 
   function statementOf(rows: readonly OutboxRow[]): InsertStatement {

@@ -16,7 +16,7 @@ type ClaimJournalEntry = OwnedClaimOptions['entry']
  * must not be counted, so the next claim carries the rest of such an entry over into its own.
  */
 export class InFlightRecords {
-  readonly #records = new Map<string, { readonly record: InFlightRecord; entry: number }>()
+  readonly #records = new Map<string, { readonly record: InFlightRecord; entry: number | undefined }>()
   /** The number of records in flight per entry. */
   readonly #counts = new Map<number, number>()
   /** Entries without records in flight, and entries of which a record was released. */
@@ -40,7 +40,8 @@ export class InFlightRecords {
   /** The entry for the next claim. The caller must then call `written` or `unknown`. */
   nextEntry(): ClaimJournalEntry {
     this.#lastEntry += 1
-    const carried = [...this.#records.values()].filter(({ entry }) => this.#outdated.has(entry)).map(({ record }) => record)
+    const isOutdated = (entry: number | undefined) => entry !== undefined && this.#outdated.has(entry)
+    const carried = [...this.#records.values()].filter(({ entry }) => isOutdated(entry)).map(({ record }) => record)
     return { number: this.#lastEntry, done: [...this.#done, ...this.#outdated], carried }
   }
 
@@ -52,7 +53,7 @@ export class InFlightRecords {
     }
     for (const { seq } of carried) {
       const found = this.#records.get(seq)
-      if (found === undefined || !done.includes(found.entry)) continue
+      if (found?.entry === undefined || !done.includes(found.entry)) continue
       found.entry = number
       this.#count(number, 1)
     }
@@ -64,24 +65,28 @@ export class InFlightRecords {
     this.#done.add(number)
   }
 
-  add(record: InFlightRecord, { number }: ClaimJournalEntry): void {
-    this.#records.set(record.seq, { record, entry: number })
-    this.#count(number, 1)
+  /** Without an entry: a record of the log, which is written down elsewhere. */
+  add(record: InFlightRecord, journalEntry: ClaimJournalEntry | undefined): void {
+    const entry = journalEntry?.number
+    this.#records.set(record.seq, { record, entry })
+    if (entry !== undefined) this.#count(entry, 1)
   }
 
-  /** The record has an outcome, or is lost. */
-  drop(record: InFlightRecord): void {
+  /** The record has an outcome, or is lost. `false`: it was not in flight any more. */
+  drop(record: InFlightRecord): boolean {
     const found = this.#records.get(record.seq)
-    if (found?.record !== record) return
+    if (found?.record !== record) return false
     this.#records.delete(record.seq)
-    this.#count(found.entry, -1)
+    if (found.entry !== undefined) this.#count(found.entry, -1)
+    return true
   }
 
   /** The record is returned unchanged. */
-  release(record: InFlightRecord): void {
+  release(record: InFlightRecord): boolean {
     const entry = this.#records.get(record.seq)?.entry
-    this.drop(record)
+    const dropped = this.drop(record)
     if (entry !== undefined && this.#counts.has(entry)) this.#outdated.add(entry)
+    return dropped
   }
 
   clear(): void {

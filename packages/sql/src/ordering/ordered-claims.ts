@@ -1,18 +1,23 @@
 import type { Logger, Runtime } from '@ackord/core'
 import { checkCount, checkDuration } from '@ackord/core/internal'
 import type { Claim, ClaimedRecord, ClaimOptions, OutboxStore, Outcome } from '@ackord/outbox'
+import type { LogStatements } from '../contract/log-statements.ts'
 import { StatementQueue } from '../contract/statement-queue.ts'
-import type { OwnedClaimOptions, OwnershipStatements } from '../contract/store-dialect.ts'
+import type { InFlightRow, KeyStatements, OwnedClaimOptions, OwnedOutcome, OwnershipStatements } from '../contract/store-dialect.ts'
+import { LogReader, logState } from '../log/log-reader.ts'
 import { bytesOf, withContents } from '../records/claim-bytes.ts'
 import { compareSeq, readClaimed, settleOutcomes } from '../records/claimed-record.ts'
 import type { Row } from '../records/row.ts'
 import { type InFlightRecord, InFlightRecords } from './in-flight-records.ts'
+import { KeyReader } from './key-reader.ts'
 import { PartitionMember } from './partition-membership.ts'
 import { Discovery, lagSeqs, ReadPositions } from './read-positions.ts'
 
 export interface OrderedClaimsOptions {
   readonly runtime: Runtime
   readonly logger: Logger
+  /** In log mode. */
+  readonly log?: LogStatements | undefined
 }
 
 export interface OrderedClaims extends Pick<OutboxStore, 'claim' | 'renew' | 'release' | 'settle'> {
@@ -24,8 +29,14 @@ export interface OrderedClaims extends Pick<OutboxStore, 'claim' | 'renew' | 're
 const maxJumps = 2000
 const maxRounds = 6
 
+/** Greater than every seq. */
+const lastSeq = '9223372036854775807'
+
 /** The maximum number of members for which a statement reads past the rows of other members to find enough of its own. */
 const maxOthers = 16
+
+/** In log mode: the number of claims after which the outbox table is read although the log has enough records. */
+const maxSinceTable = 4
 
 type ClaimJournalEntry = OwnedClaimOptions['entry']
 
@@ -34,7 +45,8 @@ interface ClaimContext {
   readonly until: number
   /** The epochs of the partitions when the statement was sent. */
   readonly epochs: ReadonlyMap<number, string>
-  readonly entry: ClaimJournalEntry
+  /** Absent for records of the log. */
+  readonly entry?: ClaimJournalEntry | undefined
 }
 
 interface TakenRow {
@@ -52,14 +64,40 @@ interface ReadResult {
   readonly more: boolean
 }
 
+interface ReadLoad {
+  /** Whether the last claim reached its limit, and this is the first statement of this one. */
+  readonly busy: boolean
+  readonly first: boolean
+  /** Bytes. */
+  readonly spent: number
+}
+
+/** What a claim has found so far. */
+interface ClaimState {
+  readonly records: ClaimedRecord[]
+  /** Bytes. */
+  spent: number
+  /** Whether it has reached its byte limit. */
+  full: boolean
+}
+
+function add({ records, bytes, cut }: Omit<ReadResult, 'more'>, claimed: ClaimState): void {
+  claimed.records.push(...records)
+  claimed.spent += bytes
+  claimed.full = cut
+}
+
 /**
  * The relay's side of a store with order per key. Records in flight and read positions are kept in memory: a claim changes no row of the outbox.
  * Claims of one store object run one after the other, because each must know the results of the others.
  */
-export function orderedClaims(statements: OwnershipStatements, { runtime, logger }: OrderedClaimsOptions): OrderedClaims {
-  const member = new PartitionMember(statements, runtime)
+export function orderedClaims(statements: OwnershipStatements, options: OrderedClaimsOptions): OrderedClaims {
+  const { runtime, logger } = options
+  const log = options.log && new LogReader(options.log, { runtime, logger })
+  const member = new PartitionMember(log === undefined ? statements : endingIn(log, statements), runtime)
   const inFlightRecords = new InFlightRecords()
   const positions = new ReadPositions()
+  const keyReader = hasKeyStatements(statements) ? new KeyReader(statements, () => runtime.monotonic()) : undefined
   const claiming = new StatementQueue()
   let seenGeneration = 0
   const discovery = new Discovery()
@@ -68,6 +106,9 @@ export function orderedClaims(statements: OwnershipStatements, { runtime, logger
   /** Whether the last claim reached its limit, or found nothing. */
   let busy = false
   let idle = false
+  /** In log mode: the number of claims since the outbox table was read, and whether it had records. */
+  let sinceTable = 0
+  let tableHadRecords = false
 
   async function claim(asked: ClaimOptions): Promise<readonly ClaimedRecord[]> {
     checkCount('limit', asked.limit)
@@ -82,41 +123,108 @@ export function orderedClaims(statements: OwnershipStatements, { runtime, logger
     unsettled = []
     returnUnsettled(inFlightRecords.all.filter(({ until }) => until <= runtime.monotonic()))
     if (member.isDue(lease, inFlightRecords.partitions)) await keepOrJoin(lease)
-    const records: ClaimedRecord[] = []
-    const finished = new Set<string>()
-    let spent = 0
-    let full = false
+    const claimed: ClaimState = { records: [], spent: 0, full: false }
     try {
-      for (let round = 0; round < maxRounds && records.length < limit; round += 1) {
-        const before = member.generation
-        const result = await readOnce({ ...asked, limit: limit - records.length }, finished, { busy: busy && round === 0, spent })
-        records.push(...result.records)
-        spent += result.bytes
-        full = result.cut
-        // The lease must be renewed, or partitions can be acquired or handed over.
-        if (member.isDue(lease, inFlightRecords.partitions)) await keepOrJoin(lease)
-        if (full) break
-        if (member.generation > before) finished.clear()
-        else if (!result.more) break
+      if (log === undefined) await claimFromTable(asked, claimed)
+      else if (sinceTable < (tableHadRecords ? 1 : maxSinceTable)) {
+        await claimFromLog(log, asked, claimed)
+        await claimFromTable(asked, claimed)
+      } else {
+        await claimFromTable(asked, claimed)
+        await claimFromLog(log, asked, claimed)
       }
     } catch (error) {
-      release(records)
+      release(claimed.records)
       throw error
     }
+    const { records, full } = claimed
     busy = full || records.length === limit
     idle = records.length === 0
     return records.filter((record) => inFlightRecords.find(record) !== undefined).sort(bySeq)
   }
 
-  /** Runs one statement. `finished` are the destinations that have no more records. */
-  async function readOnce(
+  async function claimFromTable(asked: ClaimOptions, claimed: ClaimState): Promise<void> {
+    const { limit, lease } = asked
+    const { records } = claimed
+    const before = records.length
+    const finished = new Set<string>()
+    for (let round = 0; round < maxRounds && records.length < limit && !claimed.full; round += 1) {
+      const { generation } = member
+      const load = { busy: busy && round === 0, first: round === 0, spent: claimed.spent }
+      const result = await readOnce({ ...asked, limit: limit - records.length }, finished, load)
+      add(result, claimed)
+      sinceTable = 0
+      // The lease must be renewed, or partitions can be acquired or handed over.
+      if (member.isDue(lease, inFlightRecords.partitions)) await keepOrJoin(lease)
+      if (member.generation > generation) finished.clear()
+      else if (!result.more) break
+    }
+    if (sinceTable === 0) tableHadRecords = records.length > before
+  }
+
+  async function claimFromLog(reader: LogReader, asked: ClaimOptions, claimed: ClaimState): Promise<void> {
+    const { limit, lease } = asked
+    const { records } = claimed
+    for (let round = 0; round < maxRounds && records.length < limit && !claimed.full; round += 1) {
+      const { generation } = member
+      const result = await readLog(reader, { ...asked, limit: limit - records.length }, claimed.spent)
+      add(result, claimed)
+      // What was moved is there now.
+      sinceTable = result.moved ? maxSinceTable : sinceTable + 1
+      if (member.isDue(lease, inFlightRecords.partitions)) await keepOrJoin(lease)
+      if (member.generation === generation) break
+    }
+  }
+
+  async function readLog(
+    reader: LogReader,
     asked: ClaimOptions,
-    finished: Set<string>,
-    load: { readonly busy: boolean; readonly spent: number },
-  ): Promise<ReadResult> {
+    spent: number,
+  ): Promise<Omit<ReadResult, 'more'> & { readonly moved: boolean }> {
     const { limit, maxBytes, maxAttempts = Infinity, lease, destinations, except = [], behindParked = 'given' } = asked
-    if (member.generation !== seenGeneration) positions.restart()
+    const startedAt = runtime.monotonic()
+    const { name } = member
+    const { status, rows, cut, moved } = await reader.claim({
+      member: name,
+      limit,
+      maxBytes,
+      spent,
+      destinations,
+      except,
+      behindParked,
+      anyKeys: discovery.anyKeys,
+      epochs: () => member.epochs,
+      mayClaimFrom: (partition, epoch) => member.mayClaimFrom(partition, epoch),
+    })
+    if (name !== member.name || status === 'lost') {
+      if (name === member.name) forfeit()
+      return { records: [], cut: false, bytes: 0, moved: false }
+    }
+    const isExhausted = (row: Row) => Number(row['attempts']) >= maxAttempts
+    const whole = await withContents(rows, (large) => reader.contents(large.map(({ seq }) => seq)), isExhausted).catch((error: unknown) => {
+      for (const row of rows) reader.release(String(row['seq']))
+      throw error
+    })
+    if (status !== undefined) member.observe(status, lease, inFlightRecords.partitions)
+    const token = `${name}/log/${runtime.uuid()}`
+    const records = await read(take(whole, { token, until: startedAt + lease, epochs: member.epochs }))
+    return { records, cut, bytes: maxBytes === undefined ? 0 : bytesOf(whole), moved }
+  }
+
+  /** Runs one statement. `finished` are the destinations that have no more records. */
+  async function readOnce(asked: ClaimOptions, finished: Set<string>, load: ReadLoad): Promise<ReadResult> {
+    const { limit, maxBytes, maxAttempts = Infinity, lease, destinations, except = [], behindParked = 'given' } = asked
+    if (log !== undefined && load.first) {
+      // What is moved from the log to the outbox table has a seq that may have been passed. The table has few records.
+      positions.restart()
+      keyReader?.clear()
+    } else if (member.generation !== seenGeneration) {
+      positions.restart()
+      keyReader?.restart()
+    }
     seenGeneration = member.generation
+    const window = lagSeqs + limit * Math.min(member.live + 1, maxOthers)
+    const { keys, skipped } = await nextKeys(asked, { finished, window, ...load })
     const startedAt = runtime.monotonic()
     const from = positions.now(startedAt, { idle })
     const discover = discovery.isDue(startedAt, load)
@@ -134,10 +242,12 @@ export function orderedClaims(statements: OwnershipStatements, { runtime, logger
         except: [...except, ...finished],
         behindParked,
         discover,
-        positions: from,
-        window: lagSeqs + limit * Math.min(member.live + 1, maxOthers),
-        jumps: anyKeys ? maxJumps : 0,
-        inFlight: inFlightRecords.all,
+        positions: from.map((position) => (skipped.has(position.destination) ? { ...position, floor: lastSeq } : position)),
+        window,
+        jumps: anyKeys && keyReader === undefined ? maxJumps : 0,
+        keys,
+        inFlight: inFlightRows(),
+        keysUpTo: log?.readUpTo,
         entry,
       })
       .catch((error: unknown) => {
@@ -160,19 +270,50 @@ export function orderedClaims(statements: OwnershipStatements, { runtime, logger
     const now = runtime.monotonic()
     const took = now - startedAt
     if (answer.anyKeys !== undefined) discovery.done(answer.anyKeys, now)
+    keyReader?.empty(answer.emptyKeys ?? [])
     for (const one of progress) {
       const { destination } = one
       const began = from.find((position) => position.destination === destination)
       const given = progress.length === 1 ? rows : rows.filter((row) => row['destination'] === destination)
       positions.advance(one, began, given, { now, took, cut })
-      // Without keys, the statement did not look for any.
-      if (!cut && one.allKeys && !one.more && discovery.anyKeys === anyKeys) finished.add(destination)
     }
     const records = await read(take(whole, { token: `${name}/${entry.number}`, until: startedAt + lease, epochs, entry }))
+    for (const { destination, allKeys, more } of progress) {
+      const moreKeys = !allKeys || (keys !== undefined && keyReader?.hasMore(destination) === true)
+      // Without keys, the statement did not look for any.
+      if (!cut && !moreKeys && !more && discovery.anyKeys === anyKeys) finished.add(destination)
+    }
     // New destinations are discovered by the next claim, if this one found records.
     const undiscovered = !discover && records.length === 0
     const bytes = maxBytes === undefined ? 0 : bytesOf(whole)
     return { records, cut, bytes, more: undiscovered || progress.some(({ destination }) => !finished.has(destination)) }
+  }
+
+  /** Where the store reads keys: those to claim from, unless there are none at all. `skipped`: destinations that now have only records with a key. */
+  async function nextKeys(
+    { limit, destinations, except = [], behindParked = 'given' }: ClaimOptions,
+    { finished, window, first }: Omit<ReadLoad, 'busy'> & { readonly finished: ReadonlySet<string>; readonly window: number },
+  ): Promise<{ readonly keys: OwnedClaimOptions['keys']; readonly skipped: ReadonlySet<string> }> {
+    if (keyReader === undefined || !discovery.anyKeys) return { keys: undefined, skipped: new Set() }
+    const { keys, any, unmixed } = await keyReader.next({
+      destinations: (destinations ?? positions.destinations).filter((one) => !except.includes(one) && !finished.has(one)),
+      partitions: member.partitions,
+      limit,
+      window,
+      behindParked,
+      keysUpTo: log?.readUpTo,
+      held: log === undefined ? [] : inFlightRows(),
+      first,
+    })
+    if (!any) discovery.noKeys()
+    const skipped = unmixed.filter((range) => positions.skip(range, runtime.monotonic()))
+    return { keys: any ? keys : undefined, skipped: new Set(skipped.map(({ destination }) => destination)) }
+  }
+
+  function inFlightRows(): OwnedClaimOptions['inFlight'] {
+    if (log === undefined) return inFlightRecords.all
+    // Of the records of the log, only the keys matter.
+    return [...inFlightRecords.all.filter(({ state, key }) => state !== logState || key !== undefined), ...log.waiting]
   }
 
   /** Registers the rows as in flight, by seq, except for partitions that were handed over meanwhile or are draining. */
@@ -181,6 +322,7 @@ export function orderedClaims(statements: OwnershipStatements, { runtime, logger
     for (const row of rows) {
       const held = inFlightRecordOf(row, options)
       inFlightRecords.add(held, options.entry)
+      if (isKeyed(held)) keyReader?.pending.claimed(held, { behind: (row['behind'] ?? undefined) !== undefined })
       if (member.mayClaimFrom(held.partition, held.epoch)) taken.push({ row, held })
       else returnUnsettled([held])
     }
@@ -223,19 +365,26 @@ export function orderedClaims(statements: OwnershipStatements, { runtime, logger
 
   async function keep(lease: number): Promise<boolean> {
     const kept = await member.keep(lease, () => inFlightRecords.partitions)
-    if (!kept) inFlightRecords.clear()
+    if (!kept) forget()
     return kept
   }
 
   function forfeit(): void {
     member.forfeit()
+    forget()
+  }
+
+  function forget(): void {
     inFlightRecords.clear()
+    keyReader?.clear()
+    log?.clear()
   }
 
   function returnUnsettled(all: readonly InFlightRecord[]): void {
     for (const held of all) {
-      inFlightRecords.release(held)
-      if (held.key === undefined && held.state === 'ready') positions.goBack(held.destination, held.seq)
+      if (inFlightRecords.release(held) && isKeyed(held)) keyReader?.pending.settled(held, undefined)
+      if (held.state === logState) log?.release(held.seq)
+      else if (held.key === undefined && held.state === 'ready') positions.goBack(held.destination, held.seq)
     }
   }
 
@@ -263,12 +412,26 @@ export function orderedClaims(statements: OwnershipStatements, { runtime, logger
           return held && { row: held, outcome }
         }),
       async apply(found) {
-        const applied = await statements.settle(member.name, found)
-        for (const { row } of found) inFlightRecords.drop(row)
+        const applied = await settleRows(found)
+        for (const { row, outcome } of found) {
+          if (inFlightRecords.drop(row) && isKeyed(row)) keyReader?.pending.settled(row, applied.has(row.seq) ? outcome.result : undefined)
+        }
         if (applied.size < found.length) unsettled = [...unsettled, ...found.map(({ row }) => row).filter(({ seq }) => !applied.has(seq))]
         return applied
       },
     })
+  }
+
+  async function settleRows(found: readonly OwnedOutcome[]): Promise<ReadonlySet<string>> {
+    const ofLog = log === undefined ? [] : found.filter(({ row }) => row.state === logState)
+    if (ofLog.length === 0) return await statements.settle(member.name, found)
+    const inLog = log?.settle(member.name, ofLog) ?? []
+    if (ofLog.length === found.length) return new Set(await inLog)
+    const inTable = statements.settle(
+      member.name,
+      found.filter(({ row }) => row.state !== logState),
+    )
+    return new Set((await Promise.all([inLog, inTable])).flatMap((applied) => [...applied]))
   }
 
   return {
@@ -281,10 +444,34 @@ export function orderedClaims(statements: OwnershipStatements, { runtime, logger
     async leave() {
       const inFlight = [...inFlightRecords.all, ...unsettled]
       inFlightRecords.clear()
+      keyReader?.clear()
       unsettled = []
       await member.leave(inFlight)
     },
   }
+}
+
+/** The log is told before partitions change their owner. */
+function endingIn(log: LogReader, statements: OwnershipStatements): Pick<OwnershipStatements, 'keep' | 'leave'> {
+  return {
+    async keep(options) {
+      if (options.handOver.length > 0) await log.handOver(options.member, options.handOver)
+      return await statements.keep(options)
+    },
+    async leave(member, inFlight) {
+      await log.leave(member)
+      await statements.leave(member, inFlight)
+    },
+  }
+}
+
+function hasKeyStatements(statements: OwnershipStatements): statements is OwnershipStatements & KeyStatements {
+  return statements.readKeys !== undefined && statements.walkKeys !== undefined
+}
+
+/** Whether this is a row of the outbox table with a key. */
+function isKeyed<Held extends InFlightRow>(row: Held): row is Held & { readonly key: string } {
+  return row.key !== undefined && row.state !== logState
 }
 
 function bySeq(one: Claim, other: Claim): number {

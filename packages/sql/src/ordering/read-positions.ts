@@ -7,42 +7,24 @@ const lagTime = 1000
 export const lagSeqs = 1000
 
 /** Milliseconds between two sweeps, and the durations above and below which the size of a sweep is halved or doubled. */
-const sweepInterval = 3000
-const slowSweep = 50
-const quickSweep = 10
+export const sweepInterval = 3000
+export const slowSweep = 50
+export const quickSweep = 10
 const smallestSweep = 1000n
 const largestSweep = 2n ** 40n
 
 /** Marks closer together than this are merged. */
 const markInterval = 50
 
-/**
- * Where reading of a destination continues. Kept in memory: the database need not scan records that were published long ago, whose rows may still
- * exist while a transaction holds an old snapshot.
- *
- * Transactions do not commit in the order of their seqs. So the floor lags behind the rows that were read, and a record committed a few milliseconds
- * late is found by the next claim; a sweep searches below the floor, range by range, for later ones.
- */
-class DestinationPosition {
-  key: KeyLocation | undefined
+/** The seq after which rows are read. It lags behind the rows that were read. */
+export class ReadFloor {
   #highest = 0n
   /** The highest seq that was read long enough ago. */
   #settled = 0n
   #marks: { readonly at: number; readonly seq: bigint }[] = []
-  #swept = 0n
-  #sweepSize = 100_000n
-  #nextSweep = 0
 
   get floor(): bigint {
     return highest([this.#highest - BigInt(lagSeqs), this.#settled])
-  }
-
-  /** The range below the floor to read now. */
-  sweep(now: number, idle: boolean): readonly [bigint, bigint] {
-    const { floor } = this
-    if (this.#swept >= floor || (now < this.#nextSweep && !idle)) return [0n, 0n]
-    if (this.#swept + this.#sweepSize >= floor) return [this.#swept, floor]
-    return [this.#swept, this.#swept + this.#sweepSize]
   }
 
   read(seq: bigint, now: number): void {
@@ -61,6 +43,36 @@ class DestinationPosition {
     }
   }
 
+  /** The rows after this seq must be read again. */
+  goBack(to: bigint): void {
+    if (this.#highest > to) this.#highest = to
+    if (this.#settled > to) this.#settled = to
+    this.#marks = this.#marks.filter(({ seq }) => seq <= to)
+  }
+}
+
+/**
+ * Where reading of a destination continues. Kept in memory: the database need not scan records that were published long ago, whose rows may still
+ * exist while a transaction holds an old snapshot.
+ *
+ * Transactions do not commit in the order of their seqs. So the floor lags behind the rows that were read, and a record committed a few milliseconds
+ * late is found by the next claim; a sweep searches below the floor, range by range, for later ones.
+ */
+class DestinationPosition {
+  key: KeyLocation | undefined
+  readonly reading: ReadFloor = new ReadFloor()
+  #swept = 0n
+  #sweepSize = 100_000n
+  #nextSweep = 0
+
+  /** The range below the floor to read now. */
+  sweep(now: number, idle: boolean): readonly [bigint, bigint] {
+    const { floor } = this.reading
+    if (this.#swept >= floor || (now < this.#nextSweep && !idle)) return [0n, 0n]
+    if (this.#swept + this.#sweepSize >= floor) return [this.#swept, floor]
+    return [this.#swept, this.#swept + this.#sweepSize]
+  }
+
   /** The sweep reached this seq in `took` milliseconds. It is complete when it reaches the floor at the time of the request. */
   sweptTo(seq: bigint, floor: bigint, now: number, took: number): void {
     if (took < quickSweep && this.#sweepSize < largestSweep) this.#sweepSize *= 2n
@@ -70,25 +82,30 @@ class DestinationPosition {
     this.#swept = 0n
     this.#nextSweep = now + sweepInterval
   }
-
-  /** The rows after this seq must be read again. */
-  goBack(to: bigint): void {
-    if (this.#highest > to) this.#highest = to
-    if (this.#settled > to) this.#settled = to
-    this.#marks = this.#marks.filter(({ seq }) => seq <= to)
-  }
 }
 
 export class ReadPositions {
   readonly #positions = new Map<string, DestinationPosition>()
 
+  get destinations(): readonly string[] {
+    return [...this.#positions.keys()]
+  }
+
   /** `idle`: the last claim found nothing, so there is time to sweep. */
   now(now: number, { idle }: { readonly idle: boolean }): readonly ReadPosition[] {
     return [...this.#positions].map(([destination, position]) => {
-      position.settle(now)
+      position.reading.settle(now)
       const [after, to] = position.sweep(now, idle)
-      return { destination, floor: String(position.floor), sweep: [String(after), String(to)], key: position.key }
+      return { destination, floor: String(position.reading.floor), sweep: [String(after), String(to)], key: position.key }
     })
+  }
+
+  /** This range has no records without a key. Returns `true` if nothing before it must be read, either. */
+  skip({ destination, after, to }: { readonly destination: string; readonly after: bigint; readonly to: bigint }, now: number): boolean {
+    const position = this.#positions.get(destination)
+    if (position === undefined || position.reading.floor < after) return false
+    position.reading.read(to, now)
+    return true
   }
 
   /**
@@ -104,7 +121,7 @@ export class ReadPositions {
     const position = this.#of(progress.destination)
     const floor = BigInt(asked?.floor ?? 0)
     const { fresh, swept, counts } = plainOf(rows, String(floor))
-    position.read(BigInt(counts.fresh < progress.matches ? fresh : (progress.read ?? 0)), now)
+    position.reading.read(BigInt(counts.fresh < progress.matches ? fresh : (progress.read ?? 0)), now)
     position.key = lastKey(progress, rows) ?? position.key
     const [after, to] = (asked?.sweep ?? ['0', '0']).map(BigInt)
     // Rows that were found and not returned are found by the next range.
@@ -114,12 +131,12 @@ export class ReadPositions {
 
   /** A record without a key was released. */
   goBack(destination: string, seq: string): void {
-    this.#positions.get(destination)?.goBack(BigInt(seq) - 1n)
+    this.#positions.get(destination)?.reading.goBack(BigInt(seq) - 1n)
   }
 
   /** There are new partitions that have not been read. */
   restart(): void {
-    for (const position of this.#positions.values()) position.goBack(0n)
+    for (const position of this.#positions.values()) position.reading.goBack(0n)
   }
 
   #of(destination: string): DestinationPosition {
@@ -182,6 +199,10 @@ export class Discovery {
   isDue(now: number, { busy }: { readonly busy: boolean }): boolean {
     // Ignores a clock that was set back.
     return !busy || Math.abs(now - this.#at) >= whileBusy
+  }
+
+  noKeys(): void {
+    this.#anyKeys = false
   }
 
   done(anyKeys: boolean, now: number): void {

@@ -1,7 +1,7 @@
 import type { Runtime } from '@ackord/core'
 import { probe, startStopwatch } from '@ackord/core/internal'
 import type { ClaimedRecord, NewOutboxRecord, RecordTaker } from '@ackord/outbox'
-import { explainMissing } from '../contract/dialect.ts'
+import { type AppendTarget, explainMissing, tableOf } from '../contract/dialect.ts'
 import type { Statement } from '../contract/driver.ts'
 import { toToken } from '../records/claimed-record.ts'
 import { type OutboxRow, outboxRowOf, readMessage } from '../records/outbox-row.ts'
@@ -12,7 +12,7 @@ import type { DatabasePort, OpenTransaction } from '../transaction/open-transact
 export type AppendRecords<Handle> = (transaction: OpenTransaction<Handle>, records: readonly NewOutboxRecord[]) => Promise<void> | undefined
 
 export interface AppenderOptions {
-  readonly table: string
+  readonly target: AppendTarget
   readonly order: Order
   /** Bytes. */
   readonly maxSize: number
@@ -20,11 +20,11 @@ export interface AppenderOptions {
 }
 
 export function recordAppender<Handle>(port: DatabasePort<Handle>, options: AppenderOptions): AppendRecords<Handle> {
-  const { table, order, maxSize, runtime } = options
+  const { target, order, maxSize, runtime } = options
   const { dialect, wakeUps } = port
-  const statementsOf = port.appender(table)
-  const preLease = preLeaser(port, table, runtime)
-  const explain = (error: unknown) => explainMissing(dialect, error, table)
+  const statementsOf = port.appender(target)
+  const preLease = preLeaser(port, target.outbox, runtime)
+  const explain = (error: unknown) => explainMissing(dialect, error, tableOf(target))
   const wake = () => wakeUps.wake()
 
   /** Returns `undefined` if all statements are done or deferred. */
@@ -53,7 +53,7 @@ export function recordAppender<Handle>(port: DatabasePort<Handle>, options: Appe
     const rows = records.map((record) => outboxRowOf(record, order, maxSize))
     if (!transaction.gathers) return appendNow(transaction, rows)
     // The group stores the gathered rows and wakes the relays once for all.
-    transaction.gather(table, rows)
+    transaction.gather(target, rows)
     return probe('outbox.appended') ?? undefined
   }
 }

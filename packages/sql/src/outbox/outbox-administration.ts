@@ -18,13 +18,18 @@ import {
   readHistory,
   StatsSum,
 } from '@ackord/outbox'
-import type { AdminStatements, StorePort } from '../contract/store-dialect.ts'
+import type { AdminStatements, ListedPage, ListedRows, StorePort } from '../contract/store-dialect.ts'
 import { isSeq, storable, storableCause } from '../records/claimed-record.ts'
 import { type OutboxRow, outboxRowOf, readMessage } from '../records/outbox-row.ts'
 import type { Row } from '../records/row.ts'
 
 /** How many parked, and how many waiting, rows `groups()` reads at most. */
 const maxGrouped = 10_000
+
+/** How many rows a page of `list()` reads at first if some may not match. Where most do, they are enough. */
+const firstSearched = 2000
+/** How many it reads after these at most: about 50 ms on PostgreSQL. */
+const maxSearched = 30_000
 
 /** The operators' side of the store. */
 export function outboxAdministration(
@@ -33,13 +38,23 @@ export function outboxAdministration(
 ): BaseAdministration {
   const log = new OperatorLog(logger, { table })
 
+  async function search(filter: OutboxFilter, page: ListedPage): Promise<ListedRows> {
+    const { rows, searched } = await statements.list(filter, page)
+    if (searched === undefined || rows.length === page.limit) return { rows, searched }
+    const rest = { ...page, after: searched.seq, limit: page.limit - rows.length, maxRead: maxSearched }
+    const more = await statements.list(filter, rest)
+    return { rows: [...rows, ...more.rows], searched: more.searched }
+  }
+
   return {
     async list(filter, { limit, after, payloads = true }) {
       checkCount('limit', limit)
       if (after !== undefined && !isSeq(after)) throw invalidCursor(after)
-      const rows = await statements.list(checkedFilter(filter), { after: after ?? '0', limit: limit + 1, payloads })
+      const page = { after: after ?? '0', limit: limit + 1, payloads, maxRead: firstSearched, indexed: isIndexed(filter) }
+      const { rows, searched } = await search(checkedFilter(filter), page)
       const records = rows.slice(0, limit).map(recordOf)
-      return { records, next: rows.length > limit ? records.at(-1)?.id : undefined }
+      if (rows.length > limit) return { records, next: records.at(-1)?.id }
+      return { records, next: searched?.seq, searchedUntil: searched?.at }
     },
 
     async get(id) {
@@ -116,6 +131,12 @@ function checkedFilter(filter: OutboxFilter): OutboxFilter {
   }
 }
 
+/** See `ListedPage`. No index has leases and due times. */
+function isIndexed({ state, destination: _, messageId, ...others }: OutboxFilter): boolean {
+  if (messageId !== undefined) return true
+  return (state === undefined || state === 'parked' || state === 'published') && Object.values(others).every((one) => one === undefined)
+}
+
 /** Leased rows are shown apart from ready ones, and count towards the same limit: either number may be incomplete though it is lower. */
 function cappedStats({ destinations, oldestAge }: OutboxStats, reached: ReadonlySet<string>): OutboxStats {
   return { destinations: destinations.map((one) => (reached.has(one.destination) ? { ...one, capped: true } : one)), oldestAge }
@@ -185,10 +206,10 @@ function optional<V>(value: unknown, convert: (value: unknown) => V): V | undefi
 const pageSize = 500
 
 /** The pending records of the outbox as seen by one transaction: the operators' statements, run on its handle. */
-export async function readPending(
-  port: StorePort,
+export async function readPending<Port extends StorePort>(
+  port: Port,
   transaction: unknown,
-  administrationOf: (port: StorePort) => Pick<BaseAdministration, 'list'>,
+  administrationOf: (port: Port) => Pick<BaseAdministration, 'list'>,
 ): Promise<readonly NewOutboxRecord[]> {
   const { driver } = port
   const inside: StorePort['driver'] = {

@@ -1,12 +1,12 @@
 import { type Middleware, systemRuntime } from '@ackord/core'
 import { checkCount, rejectUnknownOptions } from '@ackord/core/internal'
 import { type OutboxOptions as CommonOutboxOptions, createOutboxMiddleware, defaultMaxSize } from '@ackord/outbox'
-import type { OrderOptions, TableOptions } from '../contract/database-options.ts'
+import { appendTarget, type StorageOptions, type TableOptions } from '../contract/database-options.ts'
 import { type Database, portOf } from '../transaction/database.ts'
 import type { OpenTransaction } from '../transaction/open-transaction.ts'
 import { recordAppender } from './append-records.ts'
 
-export interface OutboxOptions extends CommonOutboxOptions, TableOptions, OrderOptions {
+export interface OutboxOptions extends CommonOutboxOptions, TableOptions, StorageOptions {
   /**
    * The maximum bytes of a record: its data, its attributes as JSON and its destination. A larger record fails its message before any of its records
    * is stored. Default: 5 MB.
@@ -16,11 +16,24 @@ export interface OutboxOptions extends CommonOutboxOptions, TableOptions, OrderO
 
 /** Stores the outputs in the transaction of the business writes and returns none; a relay publishes them after the commit. */
 export function outboxMiddleware<Handle>(database: Database<Handle>, options: OutboxOptions): Middleware {
-  const { destination, marshaler, source, maxSize = defaultMaxSize, runtime = systemRuntime, schema, names, order, ...unknown } = options
+  const {
+    destination,
+    marshaler,
+    source,
+    maxSize = defaultMaxSize,
+    runtime = systemRuntime,
+    schema,
+    names,
+    order,
+    mode,
+    ...unknown
+  } = options
   rejectUnknownOptions('outboxMiddleware()', unknown)
   checkCount('maxSize', maxSize)
   const port = portOf(database)
-  const append = recordAppender(port, { table: port.tables({ schema, names }).outbox, order: port.order(order), maxSize, runtime })
+  const storage = port.storage({ order, mode })
+  const target = appendTarget(port.tables({ schema, names }), storage)
+  const append = recordAppender(port, { target, order: storage.order, maxSize, runtime })
 
   return createOutboxMiddleware<OpenTransaction<Handle>>(
     database,

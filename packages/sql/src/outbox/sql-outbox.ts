@@ -16,9 +16,10 @@ import {
   type OutboxWriter,
   type RecordTaker,
 } from '@ackord/outbox'
-import type { OrderOptions, TableOptions } from '../contract/database-options.ts'
+import { appendTarget, type StorageOptions, type TableOptions } from '../contract/database-options.ts'
 import { explaining, explainMissing } from '../contract/dialect.ts'
 import type { Notifications } from '../contract/driver.ts'
+import type { OwnershipPort } from '../contract/store-dialect.ts'
 import { failuresCheck, findVersion } from '../contract/table-version.ts'
 import { orderedClaims } from '../ordering/ordered-claims.ts'
 import { type Database, portOf } from '../transaction/database.ts'
@@ -29,8 +30,8 @@ import { outboxAdministration, readPending } from './outbox-administration.ts'
 import { outboxClaims } from './outbox-claims.ts'
 import { outboxNotes } from './outbox-notes.ts'
 
-export interface SqlOutboxOptions extends TableOptions, OrderOptions, NewEventOptions {
-  /** Whether published records are kept until `deletePublished()`. Costs an update instead of a delete, and the space. Default: false. */
+export interface SqlOutboxOptions extends TableOptions, StorageOptions, NewEventOptions {
+  /** Whether published records are kept until `deletePublished()`. Costs an update instead of a delete, and the space. In log mode they are kept for a day, at no cost but the space. Default: false. */
   readonly retain?: boolean | undefined
   /**
    * The maximum bytes of a record: its data, its attributes as JSON and its destination. `append()` rejects a larger one before anything is written.
@@ -63,7 +64,8 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
     runtime = systemRuntime,
     schema,
     names,
-    order: asked,
+    order: askedOrder,
+    mode: askedMode,
     notifications,
     source,
     destination,
@@ -77,27 +79,29 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
   const port = portOf(database)
   const { logger, inheritPorts } = new PartPorts({ logger: givenLogger ?? port.ports.logger }, [port.ports])
   const { dialect, wakeUps, takers } = port
-  const order = port.order(asked)
+  const storage = port.storage({ order: askedOrder, mode: askedMode })
+  const { order, mode } = storage
   const tables = port.tables({ schema, names })
   const table = tables.outbox
   // The store uses the handle of the driver, whatever its type.
   const driver = port.driver as DatabasePort<unknown>['driver']
   const keepsFailures = failuresCheck(() => findVersion(port, tables), runtime)
-  const storePort = { driver, table, retain, keepsFailures }
+  const storePort = { driver, table, tables, retain, keepsFailures }
   const explain = (error: unknown) => explainMissing(dialect, error, table)
   // Present: the order was checked.
-  const ownership = order === 'perKey' ? dialect.store.ownership?.({ ...storePort, tables }) : undefined
+  const ownership = order === 'perKey' ? dialect.store.ownership?.(storePort) : undefined
+  const log = mode === 'log' ? dialect.store.log : undefined
+  const logClaims = log && explaining(log.claims(storePort), (error) => explainMissing(dialect, error, tables.log))
+  const administrationOf = (statements: OwnershipPort) =>
+    outboxAdministration(explaining((log ?? dialect.store).administration(statements), explain), { table, logger })
   const claims =
     ownership === undefined
       ? outboxClaims(explaining(dialect.store.claims(storePort), explain), { runtime, logger })
-      : orderedClaims(explaining(ownership, explain), { runtime, logger })
+      : orderedClaims(explaining(ownership, explain), { runtime, logger, log: logClaims })
   const noteStatements = explaining(dialect.store.notes(driver, tables.notes), (error) => explainMissing(dialect, error, tables.notes))
   const notes = outboxNotes(noteStatements, { table: tables.notes, exists: keepsFailures })
-  const administration = completeAdministration(
-    outboxAdministration(explaining(dialect.store.administration(storePort), explain), { table, logger }),
-    { notes, runtime },
-  )
-  const appendRecords = recordAppender(port, { table, order, maxSize, runtime })
+  const administration = completeAdministration(administrationOf(storePort), { notes, runtime })
+  const appendRecords = recordAppender(port, { target: appendTarget(tables, storage), order, maxSize, runtime })
   const preLease = order === 'none' && dialect.leasedAppender !== undefined
 
   async function appendTo(opened: OpenTransaction<Handle>, events: NewEvents): Promise<void> {
@@ -157,9 +161,7 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
     /** With group commit the records of a message are stored when its group ends, so they are not visible here. */
     async readAppended(transaction: Handle) {
       await openTransactionOf(port, transaction, 'readAppended()')
-      return await readPending(storePort, transaction, (statements) =>
-        outboxAdministration(explaining(dialect.store.administration(statements), explain), { table, logger }),
-      )
+      return await readPending(storePort, transaction, administrationOf)
     },
 
     ...(preLease ? { attach: (taker: RecordTaker) => takers.attach(table, taker) } : {}),

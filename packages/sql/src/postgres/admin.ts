@@ -1,7 +1,7 @@
 import { rootContext } from '@ackord/core'
 import type { OutboxFilter, OutboxReference, OutboxState } from '@ackord/outbox'
 import type { RunStatement, Statement } from '../contract/driver.ts'
-import type { AdminStatements, ChosenRows, GroupedBy, Rearm, StorePort } from '../contract/store-dialect.ts'
+import type { AdminStatements, ChosenRows, GroupedBy, ListedPage, Rearm, StorePort } from '../contract/store-dialect.ts'
 import { lineOf } from '../records/claimed-record.ts'
 import { type OutboxRow, writtenSource } from '../records/outbox-row.ts'
 import type { Row } from '../records/row.ts'
@@ -11,9 +11,14 @@ import { instant } from './sql-text.ts'
 export function postgresAdministration({ driver, table, keepsFailures }: StorePort): AdminStatements {
   const run: RunStatement = (sql, parameters = []) => driver.run(driver.pool, sql, parameters)
   return {
-    async list(filter, { after, limit, payloads }) {
-      const { sql, parameters } = listSql(table, filter, await keepsFailures(), payloads)
-      return (await run(sql, [after, limit, ...parameters])).rows
+    async list(filter, page) {
+      const { sql, parameters } = listSql(table, filter, await keepsFailures(), page)
+      const { rows } = await run(sql, [page.after, page.limit, ...parameters])
+      const { searched_seq: seq, searched_at: at } = rows[0] ?? {}
+      return {
+        rows: rows.filter((row) => row['seq'] !== null),
+        searched: seq === null || seq === undefined ? undefined : { seq: String(seq), at: Number(at) },
+      }
     },
 
     async get(seq) {
@@ -100,22 +105,70 @@ interface FilterSql {
 /**
  * Rows that match a filter, ordered by seq. Parameters: after which seq, limit, then those of the filter. Takes no locks. Steps from one (state,
  * destination) to the next in the key and reads a page of each, because no index is ordered by seq alone. Few rows have the same message id, so these
- * are sorted instead.
+ * are sorted instead. Unless the index leads to matching rows alone, every row has the end of the search (`searched_seq`, `searched_at`); there is one without a `seq` if none matches.
  */
-export function listSql(table: string, filter: OutboxFilter, failures: boolean, payloads = true): FilterSql {
+export function listSql(
+  table: string,
+  filter: OutboxFilter,
+  failures: boolean,
+  { payloads, maxRead, indexed }: Pick<ListedPage, 'payloads' | 'maxRead' | 'indexed'>,
+): FilterSql {
   const columns = columnsOf(failures, payloads)
   const { sql, parameters } = filterSql(filter, 3, failures)
   if (filter.messageId !== undefined)
     return { parameters, sql: `SELECT ${columns} FROM ${table} AS o WHERE o.seq > $1::bigint AND ${sql} ORDER BY o.seq LIMIT $2` }
-  return {
-    parameters,
-    sql: `${targetsSql(table)}
-SELECT page.* FROM targets CROSS JOIN LATERAL (
+  const { destination } = filter
+  const wanted = `${targetsSql(table)}, ${wantedSql(filter, parameters.length + 3)}`
+  const searched = indexed ? undefined : searchedSql(table, maxRead)
+  const rows = `SELECT page.* FROM wanted CROSS JOIN LATERAL (
   SELECT ${columns} FROM ${table} AS o
-  WHERE o.state = targets.state AND o.destination = targets.destination AND o.seq > $1::bigint AND ${sql}
+  WHERE ${inWanted} AND o.seq > $1::bigint${searched === undefined ? '' : ` AND o.seq <= (SELECT coalesce(seq, ${maxSeq}) FROM searched)`} AND ${sql}
   ORDER BY o.seq LIMIT $2
-) AS page ORDER BY page.seq::bigint LIMIT $2`,
+) AS page`
+  return {
+    parameters: destination === undefined ? parameters : [...parameters, destination],
+    sql:
+      searched === undefined
+        ? `${wanted}\n${rows} ORDER BY page.seq::bigint LIMIT $2`
+        : `${wanted}, ${searched}
+SELECT searched.seq::text AS searched_seq, ${instant('searched.at')} AS searched_at, page.*
+FROM searched LEFT JOIN (${rows}) AS page ON true ORDER BY page.seq::bigint LIMIT $2`,
   }
+}
+
+const maxSeq = '9223372036854775807'
+
+/** The rows of one (state, destination), in the order of the key. */
+const inWanted = 'o.state = wanted.state AND o.destination = wanted.destination'
+
+/**
+ * The states and destinations that a filter selects; the parameter with this number is the destination. The states are always named: without a condition
+ * the planner would assume 100 destinations, and compile the statement, which takes longer than to run it.
+ */
+function wantedSql({ state, destination }: OutboxFilter, parameter: number): string {
+  const states = state === undefined ? `'ready', 'waiting', 'parked', 'published'` : storedStates[state]
+  const ofDestination = destination === undefined ? '' : ` AND destination = $${parameter}`
+  return `wanted AS (SELECT state, destination FROM targets WHERE state IN (${states})${ofDestination})`
+}
+
+/**
+ * The last seq to search, so that at most `maxRead` rows are read, and when the last row until there was stored; null if there are not so many rows. $1 after
+ * which seq. So many consecutive numbers are not more rows. Where numbers are missing, because rows were deleted, an equal number of rows of each state and
+ * destination reaches further: these are counted in the index.
+ */
+function searchedSql(table: string, maxRead: number): string {
+  const nextSql = `SELECT o.seq FROM ${table} AS o WHERE ${inWanted} AND o.seq > $1::bigint ORDER BY o.seq`
+  return `searched AS (
+  SELECT ends.seq, (
+    SELECT last.created_at FROM wanted CROSS JOIN LATERAL (
+      SELECT o.seq, o.created_at FROM ${table} AS o WHERE ${inWanted} AND o.seq <= ends.seq ORDER BY o.seq DESC LIMIT 1
+    ) AS last ORDER BY last.seq DESC LIMIT 1
+  ) AS at FROM (
+    SELECT CASE WHEN count(share.seq) > 0 THEN greatest(min(share.seq), min(first.seq) + ${maxRead - 1}) END AS seq
+    FROM wanted CROSS JOIN LATERAL (${nextSql} LIMIT 1) AS first
+    LEFT JOIN LATERAL (${nextSql} OFFSET (SELECT greatest(${maxRead} / count(*), 1) - 1 FROM wanted) LIMIT 1) AS share ON true
+  ) AS ends
+)`
 }
 
 /** One row. $1 seq. */
@@ -178,7 +231,7 @@ FROM ${table} AS o GROUP BY 1, 2 ORDER BY 1, 2`
 
 /**
  * The same, reading at most $1 rows of each state and destination, the oldest first. Parked and published rows are counted in the index alone: nothing else of them is needed, and
- * there may be many.
+ * there may be many. The states are named for the planner, as in `wantedSql()`.
  */
 function limitedStatsSql(table: string): string {
   return `${targetsSql(table)}
@@ -187,16 +240,16 @@ SELECT targets.destination, counted.* FROM targets CROSS JOIN LATERAL (
     sum(count(*)) OVER () >= $1 AS reached
   FROM (
     SELECT ${stateOf('o')} AS shown_state, o.created_at FROM ${table} AS o
-    WHERE o.state = targets.state AND o.destination = targets.destination AND targets.state IN ('ready', 'waiting')
-    ORDER BY o.seq LIMIT (SELECT $1::bigint)
+    WHERE o.state = targets.state AND o.destination = targets.destination ORDER BY o.seq LIMIT (SELECT $1::bigint)
   ) AS o GROUP BY o.shown_state
-  UNION ALL
-  SELECT targets.state, count(*)::float8, NULL, count(*) >= $1 FROM (
+) AS counted WHERE targets.state IN ('ready', 'waiting')
+UNION ALL
+SELECT targets.destination, targets.state, counted.* FROM targets CROSS JOIN LATERAL (
+  SELECT count(*)::float8, NULL::float8, count(*) >= $1 FROM (
     SELECT FROM ${table} AS o
-    WHERE o.state = targets.state AND o.destination = targets.destination AND targets.state IN ('parked', 'published')
-    ORDER BY o.seq LIMIT (SELECT $1::bigint)
+    WHERE o.state = targets.state AND o.destination = targets.destination ORDER BY o.seq LIMIT (SELECT $1::bigint)
   ) AS o HAVING count(*) > 0
-) AS counted`
+) AS counted WHERE targets.state IN ('parked', 'published')`
 }
 
 const groupColumns = { failure: 'cause', type: 'type', destination: 'destination' } as const
@@ -273,6 +326,15 @@ const rowsIn: Readonly<Record<OutboxState, string>> = {
   leased: `o.state IN ('ready', 'waiting') AND ${isLeased}`,
   parked: "o.state = 'parked'",
   published: "o.state = 'published'",
+}
+
+/** The column values that correspond to the states shown to operators. */
+const storedStates: Readonly<Record<OutboxState, string>> = {
+  ready: `'ready', 'waiting'`,
+  waiting: `'waiting'`,
+  leased: `'ready', 'waiting'`,
+  parked: `'parked'`,
+  published: `'published'`,
 }
 
 /** Leases and due times are not column values, but operators need to see them. */

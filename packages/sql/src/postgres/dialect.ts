@@ -1,5 +1,6 @@
-import type { FromOptions } from '../contract/database-options.ts'
+import type { FromOptions, ModeOptions } from '../contract/database-options.ts'
 import type { Dialect } from '../contract/dialect.ts'
+import type { Driver, RunStatement } from '../contract/driver.ts'
 import type { StoreDialect } from '../contract/store-dialect.ts'
 import { cancelSql, postgresAdministration } from './admin.ts'
 import { appender, leasedAppender } from './append.ts'
@@ -8,6 +9,9 @@ import { channelOf } from './client/pg-notifications.ts'
 import { deepSqlStateOf, sqlStateOf } from './errors.ts'
 import { answerStatement, postgresIdempotency } from './idempotency.ts'
 import { cleanInboxSql, findInboxSql, forgetAll, recordAll, recorder } from './inbox.ts'
+import { inboxPartitions, rotateInbox } from './inbox-partitions.ts'
+import { postgresLogAdministration } from './log/admin.ts'
+import { postgresLog } from './log/statements.ts'
 import { postgresNotes } from './notes.ts'
 import { postgresOwnership } from './ordering/ownership.ts'
 import { postgresSchema } from './schema.ts'
@@ -18,6 +22,7 @@ const postgresStore: StoreDialect = {
   schema: postgresSchema,
   claims: postgresClaims,
   ownership: postgresOwnership,
+  log: { claims: postgresLog, administration: postgresLogAdministration },
   administration: postgresAdministration,
   notes: postgresNotes,
   idempotency: postgresIdempotency,
@@ -25,13 +30,15 @@ const postgresStore: StoreDialect = {
   cancel: cancelSql,
 
   async findInbox(driver, table, id, query) {
-    const { sql, parameters } = findInboxSql(table, id, query)
-    return (await driver.run(driver.pool, sql, parameters)).rows
+    const run = runOn(driver)
+    const { sql, parameters } = findInboxSql(table, id, query, { isPartitioned: await inboxPartitions.exist(run, table) })
+    return (await run(sql, parameters)).rows
   },
 
   async cleanInbox(driver, table, { window, limit }) {
-    const { count } = await driver.run(driver.pool, cleanInboxSql(table), [window, limit])
-    return count
+    const run = runOn(driver)
+    if (await inboxPartitions.exist(run, table)) return await rotateInbox(driver, table, window)
+    return (await run(cleanInboxSql(table), [window, limit])).count
   },
 
   async takeTurn(driver, meta, { name, interval }) {
@@ -52,6 +59,11 @@ WHERE turn.changed_at <= clock_timestamp() - $2::float8 * interval '1 millisecon
       throw error
     }
   },
+}
+
+/** Runs statements outside of a transaction. */
+function runOn(driver: Driver<unknown>): RunStatement {
+  return (sql, parameters = []) => driver.run(driver.pool, sql, parameters)
 }
 
 export const postgresDialect: Dialect = {
@@ -89,7 +101,7 @@ export const postgresDialect: Dialect = {
 const qualified = /^"(?:[^"]|"")*"\."/
 
 /** Options that are given once, when a database on PostgreSQL is created. */
-export interface PostgresOptions extends FromOptions {
+export interface PostgresOptions extends FromOptions, ModeOptions {
   /**
    * Whether storing events also sends a notification, one per transaction, so that listening relays of other processes (`pgNotifications()`) wake
    * immediately. Costs a server-wide lock at every such commit. Default: false.

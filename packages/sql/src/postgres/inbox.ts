@@ -11,19 +11,21 @@ export function cleanInboxSql(table: string): string {
   ORDER BY received_at LIMIT $2 FOR UPDATE SKIP LOCKED))`
 }
 
-/** The entries of a message. $1 id, then consumer and source where the query has them. */
+/** The entries of a message. $1 id, then consumer and source where the query has them. Partitions may have a copy of an entry, without a time. */
 export function findInboxSql(
   table: string,
   id: string,
   { consumer, source }: InboxQuery,
+  { isPartitioned }: { readonly isPartitioned: boolean },
 ): { readonly sql: string; readonly parameters: readonly unknown[] } {
   const parameters: unknown[] = [id]
   const bind = bindTo(parameters)
-  const columns = `i.consumer, i.source, i.id, ${instant('i.received_at')} AS received_at`
+  const columns = `i.consumer, i.source, i.id, ${instant(isPartitioned ? 'i.recorded_at' : 'i.received_at')} AS received_at`
+  const ofId = isPartitioned ? `i.id = $1::text AND i.recorded_at > '-infinity'` : 'i.id = $1::text'
   const ofConsumer = consumer === undefined ? 'true' : `i.consumer = ${bind(consumer, 'text')}`
   const ofSource = source === undefined ? 'true' : `i.source = ${bind(source, 'text')}`
   if (consumer !== undefined && source !== undefined) {
-    return { sql: `SELECT ${columns} FROM ${table} AS i WHERE ${ofConsumer} AND ${ofSource} AND i.id = $1::text`, parameters }
+    return { sql: `SELECT ${columns} FROM ${table} AS i WHERE ${ofConsumer} AND ${ofSource} AND ${ofId}`, parameters }
   }
   // A comparison of rows beside an equality would read every entry of the consumer.
   const later = consumer === undefined ? '(i.consumer, i.source) > (before.consumer, before.source)' : 'i.source > before.source'
@@ -34,7 +36,7 @@ export function findInboxSql(
     SELECT i.consumer, i.source FROM ${table} AS i WHERE ${later} AND ${ofConsumer} ORDER BY i.consumer, i.source LIMIT 1
   ) AS pair
 )
-SELECT ${columns} FROM pairs JOIN ${table} AS i ON i.consumer = pairs.consumer AND i.source = pairs.source AND i.id = $1::text
+SELECT ${columns} FROM pairs JOIN ${table} AS i ON i.consumer = pairs.consumer AND i.source = pairs.source AND ${ofId}
 WHERE ${ofSource} ORDER BY i.consumer, i.source`
   return { sql, parameters }
 }
@@ -62,8 +64,10 @@ ON CONFLICT DO NOTHING RETURNING consumer, source, id`
 }
 
 export async function forgetAll({ run }: RecordingSession, table: string, keys: readonly InboxKey[]): Promise<readonly InboxKey[]> {
-  const sql = `DELETE FROM ${table} WHERE (consumer, source, id) IN (SELECT * FROM unnest($1::text[], $2::text[], $3::text[]))
-RETURNING consumer, source, id`
+  // Partitions may have a copy of a row.
+  const sql = `WITH deleted AS (
+  DELETE FROM ${table} WHERE (consumer, source, id) IN (SELECT * FROM unnest($1::text[], $2::text[], $3::text[])) RETURNING consumer, source, id
+) SELECT DISTINCT consumer, source, id FROM deleted`
   const { rows } = await run(sql, [keys.map(({ consumer }) => consumer), keys.map(({ source }) => source), keys.map(({ id }) => id)])
   // The three columns are of type text.
   return rows as unknown as readonly InboxKey[]

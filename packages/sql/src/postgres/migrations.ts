@@ -1,5 +1,6 @@
 import type { Migration } from '../contract/store-dialect.ts'
 import { partitionCount } from '../records/outbox-row.ts'
+import { logTablesSql } from './log/tables.ts'
 import { dollarQuote, quoteLiteral } from './sql-text.ts'
 import { appendFunctionSql, keepFunctionSql } from './stored-functions.ts'
 
@@ -21,14 +22,7 @@ export const migrations: readonly Migration[] = [
     version: 1,
     oldestReader: 1,
     sql: ({ inbox, outbox, append, valid }) => `
-CREATE TABLE ${inbox} (
-  consumer     text COLLATE "C" NOT NULL,
-  source       text COLLATE "C" NOT NULL,
-  id           text COLLATE "C" NOT NULL,
-  received_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
-  PRIMARY KEY (consumer, source, id)
-);
-CREATE INDEX ON ${inbox} (received_at);
+${inboxTableSql(inbox)}
 
 CREATE FUNCTION ${valid}(
   state text, attempts integer, lease_token uuid, lease_until timestamptz, parked_at timestamptz, published_at timestamptz
@@ -170,4 +164,22 @@ CREATE TABLE ${idempotency} (
 CREATE INDEX ON ${idempotency} (expires_at);
 `,
   },
+  {
+    // The log mode.
+    version: 6,
+    oldestReader: 1,
+    sql: logTablesSql,
+  },
 ]
+
+/** The inbox without partitions. */
+export function inboxTableSql(inbox: string): string {
+  return `CREATE TABLE ${inbox} (
+  consumer     text COLLATE "C" NOT NULL,
+  source       text COLLATE "C" NOT NULL,
+  id           text COLLATE "C" NOT NULL,
+  received_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+  PRIMARY KEY (consumer, source, id)
+);
+CREATE INDEX ON ${inbox} (received_at);`
+}

@@ -24,7 +24,7 @@ export type MikroOrmDatabase<Client extends MikroOrmClient> = Database<Client['e
  * before the commit.
  */
 export function fromMikroOrm<Client extends MikroOrmClient>(orm: Client, options: PostgresOptions = {}): MikroOrmDatabase<Client> {
-  const { schema, names, order, notify, ...unknown } = options
+  const { schema, names, order, mode, notify, ...unknown } = options
   rejectUnknownOptions('fromMikroOrm()', unknown)
   // The run-time shape, whatever the types say.
   const root = orm?.em as unknown as MikroManager
@@ -62,7 +62,7 @@ export function fromMikroOrm<Client extends MikroOrmClient>(orm: Client, options
   )
   // Handles are created by `track`.
   const flushing = flushingDriver(driver, (manager) => units.get(manager) as UnitOfWork)
-  return new Database({ schema, names, order, notify, dialect: postgresDialect, driver: flushing as unknown as Driver<Client['em']> })
+  return new Database({ schema, names, order, mode, notify, dialect: postgresDialect, driver: flushing as unknown as Driver<Client['em']> })
 }
 
 /** Implemented here: MikroORM's own function would flush an unused manager, and hide the error of COMMIT behind that of the rollback. */

@@ -22,11 +22,19 @@ export type DrizzleDatabase<Client extends DrizzleClient> = Database<DrizzleHand
  * every pool of `pg`, the application must handle its `error` events.
  */
 export function fromDrizzle<Client extends DrizzleClient>(db: Client, options: PostgresOptions = {}): DrizzleDatabase<Client> {
-  const { schema, names, order, notify, ...unknown } = options
+  const { schema, names, order, mode, notify, ...unknown } = options
   rejectUnknownOptions('fromDrizzle()', unknown)
   checkFunction('fromDrizzle(db).transaction', db?.transaction)
   if (!isPool(db.$client)) throw new InvalidOptionError('fromDrizzle(db)', 'must be a database of drizzle-orm/node-postgres on a pg.Pool.')
-  return new Database({ schema, names, order, notify, dialect: postgresDialect, driver: drizzleDriver(db, callbackDialect, readPgResult) })
+  return new Database({
+    schema,
+    names,
+    order,
+    mode,
+    notify,
+    dialect: postgresDialect,
+    driver: drizzleDriver(db, callbackDialect, readPgResult),
+  })
 }
 
 function isPool(client: unknown): boolean {
@@ -41,14 +49,14 @@ export type KnexDatabase<Client extends KnexClient> = Database<Client>
  * finished before the handler returns. Hooks such as `postProcessResponse` do not see the library's own statements.
  */
 export function fromKnex<Client extends KnexClient>(knex: Client, options: PostgresOptions = {}): KnexDatabase<Client> {
-  const { schema, names, order, notify, ...unknown } = options
+  const { schema, names, order, mode, notify, ...unknown } = options
   rejectUnknownOptions('fromKnex()', unknown)
   if ((knex?.client as { readonly driverName?: unknown } | undefined)?.driverName === 'pgnative')
     throw new InvalidOptionError(
       'fromKnex(knex)',
       "must have the client 'pg': 'pgnative' does not transfer the bytes of a payload unchanged.",
     )
-  return new Database({ schema, names, order, notify, dialect: postgresDialect, driver: knexDriver(knex, callbackDialect, wire) })
+  return new Database({ schema, names, order, mode, notify, dialect: postgresDialect, driver: knexDriver(knex, callbackDialect, wire) })
 }
 
 const wire: KnexWire = {
@@ -65,9 +73,9 @@ export type KyselyDatabase<Client extends KyselyClient> = Database<Client>
  * library's own statements. The application must handle the `error` events of the `pg.Pool` it creates for Kysely, and of its clients.
  */
 export function fromKysely<Client extends KyselyClient>(db: Client, options: PostgresOptions = {}): KyselyDatabase<Client> {
-  const { schema, names, order, notify, ...unknown } = options
+  const { schema, names, order, mode, notify, ...unknown } = options
   rejectUnknownOptions('fromKysely()', unknown)
-  return new Database({ schema, names, order, notify, dialect: postgresDialect, driver: kyselyDriver(db, callbackDialect) })
+  return new Database({ schema, names, order, mode, notify, dialect: postgresDialect, driver: kyselyDriver(db, callbackDialect) })
 }
 
 /** The type of a database of `fromPrisma()`, to pass it around: `PrismaDatabase<PrismaClient>`. */
@@ -78,10 +86,10 @@ export type PrismaDatabase<Client extends PrismaClientLike> = Database<PrismaTra
  * Prisma's own transaction limits (2 s to begin, 5 s in total) are lifted: those of the router apply.
  */
 export function fromPrisma<Client extends PrismaClientLike>(prisma: Client, options: PostgresOptions = {}): PrismaDatabase<Client> {
-  const { schema, names, order, notify, ...unknown } = options
+  const { schema, names, order, mode, notify, ...unknown } = options
   rejectUnknownOptions('fromPrisma()', unknown)
   const dialect = { ...postgresDialect, isConflict: isPrismaConflict }
-  return new Database({ schema, names, order, notify, dialect, driver: prismaDriver(prisma, callbackDialect, rules) })
+  return new Database({ schema, names, order, mode, notify, dialect, driver: prismaDriver(prisma, callbackDialect, rules) })
 }
 
 /** Prisma cannot read the result type of a lock function. Creating a function returns nothing, whatever its body contains. */
@@ -97,9 +105,9 @@ export type TypeormDatabase<Source extends TypeormDataSource> = Database<Source[
  * streams, which must be finished before the handler returns.
  */
 export function fromTypeorm<Source extends TypeormDataSource>(dataSource: Source, options: PostgresOptions = {}): TypeormDatabase<Source> {
-  const { schema, names, order, notify, ...unknown } = options
+  const { schema, names, order, mode, notify, ...unknown } = options
   rejectUnknownOptions('fromTypeorm()', unknown)
-  return new Database({ schema, names, order, notify, dialect: postgresDialect, driver: typeormDriver(dataSource, dialect) })
+  return new Database({ schema, names, order, mode, notify, dialect: postgresDialect, driver: typeormDriver(dataSource, dialect) })
 }
 
 /** PostgreSQL guards the transaction itself: after an error it rejects every statement until the transaction or a savepoint is rolled back. */

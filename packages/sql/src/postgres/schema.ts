@@ -1,9 +1,11 @@
 import type { SchemaStatements } from '../contract/store-dialect.ts'
+import { inboxPartitions } from './inbox-partitions.ts'
 import { migrations } from './migrations.ts'
 import { quoteIdentifier, quoteLiteral } from './sql-text.ts'
 
 export const postgresSchema: SchemaStatements = {
   migrations,
+  inboxPartitions,
 
   meta: ({ meta }) => `CREATE TABLE IF NOT EXISTS ${meta} (
   name           text COLLATE "C" PRIMARY KEY,

@@ -32,7 +32,7 @@ export type SequelizeDatabase<Client extends SequelizeClient> = Database<Sequeli
  * query is tracked, also those that find it through `Sequelize.useCLS()`. Hooks and `logging` do not see the library's own statements.
  */
 export function fromSequelize<Client extends SequelizeClient>(sequelize: Client, options: PostgresOptions = {}): SequelizeDatabase<Client> {
-  const { schema, names, order, notify, ...unknown } = options
+  const { schema, names, order, mode, notify, ...unknown } = options
   rejectUnknownOptions('fromSequelize()', unknown)
   checkFunction('fromSequelize(sequelize).transaction', sequelize?.transaction)
   checkFunction('fromSequelize(sequelize).connectionManager.getConnection', sequelize.connectionManager?.getConnection)
@@ -54,7 +54,7 @@ export function fromSequelize<Client extends SequelizeClient>(sequelize: Client,
     callbackDialect,
   )
   const dialect = { ...postgresDialect, isConflict }
-  return new Database({ schema, names, order, notify, dialect, driver: driver as unknown as Driver<SequelizeHandle<Client>> })
+  return new Database({ schema, names, order, mode, notify, dialect, driver: driver as unknown as Driver<SequelizeHandle<Client>> })
 }
 
 /** The run-time shape of a handle, whatever the types say. */

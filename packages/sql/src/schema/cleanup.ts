@@ -10,7 +10,7 @@ import { type Database, portOf } from '../transaction/database.ts'
 export interface CleanupOptions extends TableOptions {
   /**
    * Milliseconds for which the inbox remembers a message; `false`: forever. It must be longer than the broker may take to redeliver a message,
-   * replays included. Default: 7 days.
+   * replays included. An inbox in partitions remembers it for up to half a window more. Default: 7 days.
    */
   readonly inboxWindow?: number | false | undefined
   /**

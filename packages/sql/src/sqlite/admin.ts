@@ -1,7 +1,7 @@
 import { rootContext } from '@ackord/core'
 import type { OutboxFilter, OutboxReference, OutboxState } from '@ackord/outbox'
 import type { RunStatement, Statement } from '../contract/driver.ts'
-import type { AdminStatements, ChosenRows, GroupedBy, Rearm, StorePort } from '../contract/store-dialect.ts'
+import type { AdminStatements, ChosenRows, GroupedBy, ListedPage, ListedRows, Rearm, StorePort } from '../contract/store-dialect.ts'
 import type { OutboxRow } from '../records/outbox-row.ts'
 import type { Row } from '../records/row.ts'
 import { destinationsSql } from './claims.ts'
@@ -11,9 +11,10 @@ import { indexedBy, now } from './sql-text.ts'
 export function sqliteAdministration({ driver, table, keepsFailures }: StorePort): AdminStatements {
   const run: RunStatement = (sql, parameters = []) => driver.run(driver.pool, sql, parameters)
   return {
-    async list(filter, { after, limit, payloads }) {
-      const { sql, parameters } = listSql(table, filter, after, limit, await keepsFailures(), payloads)
-      return (await run(sql, parameters)).rows
+    async list(filter, page) {
+      const searched = page.indexed && hasIndex(filter) ? undefined : await searchEnd(run, table, filter, page)
+      const { sql, parameters } = listSql(table, filter, await keepsFailures(), { ...page, upTo: searched?.seq })
+      return { rows: (await run(sql, parameters)).rows, searched }
     },
 
     async get(seq) {
@@ -54,6 +55,26 @@ export function sqliteAdministration({ driver, table, keepsFailures }: StorePort
       return (await run(deletePublishedSql(table), [olderThan, limit])).count
     },
   }
+}
+
+/** Of the rows that other databases have in an index by state and destination: here only parked rows have one. */
+function hasIndex({ state, destination, messageId }: OutboxFilter): boolean {
+  return messageId !== undefined || state === 'parked' || (state === undefined && destination === undefined)
+}
+
+/** Where a search has to end so that it reads at most `maxRead` rows; `undefined` if it may read all rows of the state, which an index has. */
+async function searchEnd(
+  run: RunStatement,
+  table: string,
+  { state }: OutboxFilter,
+  { after, maxRead }: Pick<ListedPage, 'after' | 'maxRead'>,
+): Promise<ListedRows['searched']> {
+  if (state === 'waiting' || state === 'published') {
+    const [counted] = (await run(countSql(table, state), [maxRead])).rows
+    if (Number(counted?.['count']) < maxRead) return undefined
+  }
+  const [end] = (await run(endSql(table, state), [after, maxRead - 1])).rows
+  return end === undefined ? undefined : { seq: String(end['seq']), at: Number(end['created_at']) }
 }
 
 /** Statement by statement: in process there is no round trip to save. */
@@ -110,13 +131,36 @@ export interface FilterSql {
   readonly parameters: readonly unknown[]
 }
 
-/** Rows that match a filter, ordered by seq. */
-export function listSql(table: string, filter: OutboxFilter, after: string, limit: number, failures: boolean, payloads = true): FilterSql {
+/** Rows that match a filter, ordered by seq: with `upTo` by the index that `endSql()` counts in, because another one may lead to more rows. */
+export function listSql(
+  table: string,
+  filter: OutboxFilter,
+  failures: boolean,
+  { after, upTo, limit, payloads }: Pick<ListedPage, 'after' | 'limit' | 'payloads'> & { readonly upTo?: string | undefined },
+): FilterSql {
   const { sql, parameters } = filterSql(filter, failures)
+  const [source, end] =
+    upTo === undefined ? [table, ''] : [`${table} ${orderedBySeq(table, filter.state)}`, ' AND seq <= CAST(? AS INTEGER)']
   return {
-    sql: `SELECT ${columnsOf(failures, payloads)} FROM ${table} WHERE seq > CAST(? AS INTEGER) AND ${sql} ORDER BY ${table}.seq LIMIT ?`,
-    parameters: [after, ...parameters, limit],
+    sql: `SELECT ${columnsOf(failures, payloads)} FROM ${source} WHERE seq > CAST(? AS INTEGER)${end} AND ${sql} ORDER BY ${table}.seq LIMIT ?`,
+    parameters: [after, ...(upTo === undefined ? [] : [upTo]), ...parameters, limit],
   }
+}
+
+/** The index that is ordered by seq: that of parked rows, or the table itself. */
+function orderedBySeq(table: string, state: OutboxState | undefined): string {
+  return state === 'parked' ? `INDEXED BY ${indexedBy(table, 'parked')}` : 'NOT INDEXED'
+}
+
+/** The row that is behind so many others, of the parked rows or of all. Seq, number of rows. */
+function endSql(table: string, state: OutboxState | undefined): string {
+  return `SELECT CAST(seq AS TEXT) AS seq, created_at FROM ${table} ${orderedBySeq(table, state)}
+WHERE seq > CAST(? AS INTEGER)${state === 'parked' ? ` AND state = 'parked'` : ''} ORDER BY ${table}.seq LIMIT 1 OFFSET ?`
+}
+
+/** Counts the rows in a state, in its index. Limit. */
+function countSql(table: string, state: 'waiting' | 'published'): string {
+  return `SELECT count(*) AS count FROM (SELECT 1 FROM ${table} INDEXED BY ${indexedBy(table, state)} WHERE state = '${state}' LIMIT ?)`
 }
 
 /** One row. Seq. */

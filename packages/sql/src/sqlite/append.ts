@@ -1,3 +1,4 @@
+import type { AppendTarget } from '../contract/dialect.ts'
 import type { Statement } from '../contract/driver.ts'
 import type { OutboxRow } from '../records/outbox-row.ts'
 import { now } from './sql-text.ts'
@@ -9,7 +10,7 @@ const rowsPerStatement = 99
 const commonRows = 4
 
 /** Inserts all rows in order. More than 99 need more than one statement. */
-export function appender(table: string): (rows: readonly OutboxRow[]) => readonly Statement[] {
+export function appender({ outbox: table }: AppendTarget): (rows: readonly OutboxRow[]) => readonly Statement[] {
   const texts = new Map<number, string>()
 
   function textOf(rows: number): string {

@@ -9,8 +9,8 @@ import {
   TransactionRequiredError,
 } from '@ackord/core'
 import { PartPorts } from '@ackord/core/internal'
-import { type FromOptions, orderOf, tablesOf } from '../contract/database-options.ts'
-import type { Dialect } from '../contract/dialect.ts'
+import { type FromOptions, type ModeOptions, storageOf, tablesOf } from '../contract/database-options.ts'
+import type { AppendTarget, Dialect } from '../contract/dialect.ts'
 import type { Driver } from '../contract/driver.ts'
 import { type DatabasePort, foreignTransaction, type OpenTransaction, RecordTakers, WakeUps } from './open-transaction.ts'
 import { type RunTransaction, type TransactionOptions, transactionRules, transactionRunner } from './run-transaction.ts'
@@ -32,7 +32,7 @@ const states = new WeakMap<object, PoolState>()
 /** @internal */
 export let portOf: <Handle>(database: Database<Handle>) => DatabasePort<Handle>
 
-export interface DatabaseOptions<Handle> extends FromOptions {
+export interface DatabaseOptions<Handle> extends FromOptions, ModeOptions {
   readonly driver: Driver<Handle>
   readonly dialect: Dialect
   /** Whether storing events notifies other processes. Default: false. */
@@ -56,7 +56,7 @@ export class Database<Handle> {
 
   constructor(options: DatabaseOptions<Handle>) {
     const { driver, dialect } = options
-    orderOf(dialect, undefined, options.order)
+    storageOf(dialect, {}, options)
     // A handle is an object with a query function.
     const state = stateOf(driver.pool as object)
     const { key, wakeUps, takers } = state
@@ -68,8 +68,8 @@ export class Database<Handle> {
       wakeUps,
       takers,
       tables: (asked) => tablesOf(dialect, asked, options),
-      appender: (table) => appenderOf(dialect, table, options.notify ?? false),
-      order: (asked) => orderOf(dialect, asked, options.order),
+      appender: (target) => appenderOf(dialect, target, options.notify ?? false),
+      storage: (asked) => storageOf(dialect, asked, options),
       // The state belongs to this pool, so its values were stored with this type.
       find: (context) => context.get(key) as OpenTransaction<Handle> | undefined,
       enter(context, opened) {
@@ -154,9 +154,9 @@ function stateOf(pool: object): PoolState {
 }
 
 /** The last statement notifies listeners; the server merges the notifications of a transaction. */
-function appenderOf(dialect: Dialect, table: string, notify: boolean): ReturnType<Dialect['appender']> {
-  const append = dialect.appender(table)
-  const notification = notify ? dialect.notifier?.(table) : undefined
+function appenderOf(dialect: Dialect, target: AppendTarget, notify: boolean): ReturnType<Dialect['appender']> {
+  const append = dialect.appender(target)
+  const notification = notify ? dialect.notifier?.(target.outbox) : undefined
   return notification === undefined ? append : (rows, session) => [...append(rows, session), notification]
 }
 

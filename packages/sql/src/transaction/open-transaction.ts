@@ -2,13 +2,12 @@ import type { Context } from '@ackord/core'
 import type { PartPorts, TransactionScope } from '@ackord/core/internal'
 import { eachWakeUp } from '@ackord/core/internal'
 import type { RecordTaker } from '@ackord/outbox'
-import type { TableOptions, Tables } from '../contract/database-options.ts'
-import type { Dialect } from '../contract/dialect.ts'
+import type { Storage, StorageOptions, TableOptions, Tables } from '../contract/database-options.ts'
+import type { AppendTarget, Dialect } from '../contract/dialect.ts'
 import { confirmNone, type Driver, type RunStatement, runWithoutDeferring, type Session, type Statement } from '../contract/driver.ts'
 import type { QueryTracker } from '../contract/query-tracker.ts'
 import type { StatementQueue } from '../contract/statement-queue.ts'
 import type { OutboxRow } from '../records/outbox-row.ts'
-import type { Order } from '../records/row.ts'
 
 /** A running transaction, as stored in a context. */
 export interface OpenTransaction<Handle> {
@@ -29,7 +28,7 @@ export interface OpenTransaction<Handle> {
 }
 
 /** Receives rows for an outbox table. */
-type GatherRows = (table: string, rows: readonly OutboxRow[]) => void
+type GatherRows = (target: AppendTarget, rows: readonly OutboxRow[]) => void
 
 export interface OwnTransaction<Handle> {
   readonly session: Session<Handle>
@@ -66,9 +65,9 @@ export interface DatabasePort<Handle> {
   readonly takers: RecordTakers
   tables(options: TableOptions): Tables
   /** The dialect's appender, with a notification of other processes if the database is configured so. */
-  appender(table: string): ReturnType<Dialect['appender']>
-  /** The order given here, else that of the database. Throws if it is not supported. */
-  order(asked: Order | undefined): Order
+  appender(target: AppendTarget): ReturnType<Dialect['appender']>
+  /** The mode and the order given here, else those of the database. Throws if they are not supported. */
+  storage(asked: StorageOptions): Storage
   find(context: Context): OpenTransaction<Handle> | undefined
   /** Registers a transaction, by context and by handle. */
   enter(context: Context, opened: OpenTransaction<Handle>): Context
@@ -124,9 +123,9 @@ class OwnOpenTransaction<Handle> implements OpenTransaction<Handle> {
     this.#tracker.checkOpen()
   }
 
-  gather(table: string, rows: readonly OutboxRow[]): void {
+  gather(target: AppendTarget, rows: readonly OutboxRow[]): void {
     this.#tracker.checkOpen()
-    this.own.gather?.(table, rows)
+    this.own.gather?.(target, rows)
   }
 }
 

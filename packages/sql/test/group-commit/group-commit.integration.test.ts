@@ -67,6 +67,18 @@ function commands(...ids: readonly string[]) {
 }
 
 describe.each(worldKinds)('groupCommit on $name', ({ open }) => {
+  it('counts each message that was handled and committed once, and no other', async () => {
+    await using world = await open()
+    const { messages } = commands('1', '2', '3', '1')
+    const insert = insertOrder(world.database)
+    const counted: string[] = []
+    const inbox = { consumer: 'orders', metrics: { count: (name: string) => void counted.push(name), observe() {}, gauge() {} } }
+    const process: Process = (message, context) => (message.id === '2' ? Promise.reject(failure) : insert(message, context))
+    await together(world.database, process, messages, { inbox })
+    expect(counted.filter((name) => name === 'ackord.inbox.handled')).toHaveLength(2)
+    expect(await world.inbox()).toBe(2)
+  })
+
   it('handles messages that wait at the same time in one transaction, one after another', async () => {
     await using world = await open()
     const { database } = world

@@ -38,7 +38,7 @@ describe.each(worldKinds)('inboxMiddleware() on $name', ({ open }) => {
     const second = command('1')
     expect(await handle(inbox, saving(world.database), second.message)).toEqual([])
     expect(second.verdicts).toEqual([{ verdict: 'ack' }])
-    expect([seen, counted]).toEqual([['1'], [['ackord.inbox.duplicates', 1, { consumer: 'orders' }]]])
+    expect([seen, counted]).toEqual([['1'], ['handled', 'duplicates'].map((name) => [`ackord.inbox.${name}`, 1, { consumer: 'orders' }])])
     expect([await world.orders(), await world.inbox()]).toEqual([1, 1])
   })
 
@@ -53,6 +53,20 @@ describe.each(worldKinds)('inboxMiddleware() on $name', ({ open }) => {
     await handle(inbox, saving(world.database), message)
     remove()
     expect(verdicts).toHaveLength(1)
+  })
+
+  it('counts a message as handled after the commit, and not if it was rolled back', async () => {
+    await using world = await open()
+    const counted: unknown[] = []
+    const inbox = once(world.database, { metrics: { count: (name) => void counted.push(name), observe() {}, gauge() {} } })
+    await failureOf(handle(inbox, () => Promise.reject(failure), command('1').message))
+    expect(counted).toEqual([])
+    const remove = installProbe((point) => {
+      if (point === 'transaction.beforeCommit') expect(counted).toEqual([])
+    })
+    await handle(inbox, saving(world.database), command('1').message)
+    remove()
+    expect(counted).toEqual(['ackord.inbox.handled'])
   })
 
   it('does not remember a message whose handler failed', async () => {

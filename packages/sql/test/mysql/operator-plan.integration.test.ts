@@ -4,7 +4,7 @@ import { sqlOutbox } from '../../src/index.ts'
 import { fill, readsOf } from './support/large-table.ts'
 import { openMysql2 } from './support/mysql-world.ts'
 
-it('groups() and stats() with a limit read a bounded number of 100,000 records', { timeout: 120_000 }, async () => {
+it('groups(), stats() with a limit and a page of list() read a bounded number of 100,000 records', { timeout: 120_000 }, async () => {
   await using world = await openMysql2({ max: 1, fresh: true })
   await fill(world, { state: 'ready', destination: "'other'", count: 50_000 })
   await fill(world, { state: 'parked', destination: "'orders'", count: 30_000 })
@@ -38,4 +38,14 @@ it('groups() and stats() with a limit read a bounded number of 100,000 records',
     )
   })
   expect(counting).toBeLessThan(4000 * 3 + 500)
+  const searching = await readsOf(world, async () => {
+    expect(await store.list({ type: 'rare' }, { limit: 50 })).toMatchObject({ records: [], next: '32000' })
+  })
+  // The index entries that are counted, and the rows.
+  expect(searching).toBeLessThan(32_000 * 2 + 500)
+  const ofState = await readsOf(world, async () => {
+    expect(await store.list({ state: 'waiting', type: 'rare' }, { limit: 50 })).toMatchObject({ records: [], next: undefined })
+  })
+  // Index entries that are counted, also in a derived table, and rows: for the 2,000 that are searched first, and for all 3,000.
+  expect(ofState).toBeLessThan((2000 + 3000) * 3 + 500)
 })

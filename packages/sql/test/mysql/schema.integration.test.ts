@@ -10,6 +10,7 @@ import { mysqlKinds, openMysql2 } from './support/mysql-world.ts'
 for (const { name, open } of mysqlKinds) {
   testSchema({
     name,
+    version: 5,
     open,
     quotedNames: { names: { inbox: 'in`box; DROP TABLE orders; --', outbox: 'Ausgang "Ä" \'1\' \\', meta: 'select' } },
     invalidNames: ['', 'a\0b', 'x'.repeat(65), 'x ', '😀'],

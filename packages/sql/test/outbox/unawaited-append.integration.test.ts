@@ -29,7 +29,7 @@ function testUnawaitedAppend<Handle>(name: string, open: () => Promise<ClientWor
 
     it('fails the transaction and not the process when the database rejects it', async () => {
       await using world = await open()
-      await world.query('DROP TABLE ackord_outbox')
+      await world.query('ALTER TABLE ackord_outbox RENAME TO gone')
       const unhandled = await unhandledDuring(async () => {
         const writing = world.database.write(async (transaction) => {
           await world.insert(transaction, '1')

@@ -1,4 +1,5 @@
 import { silentLogger } from '@ackord/core'
+import type { OutboxFilter } from '@ackord/outbox'
 import { describe, expect, it } from 'vitest'
 import { sqlOutbox } from '../../src/index.ts'
 import { cancelSql, listSql } from '../../src/postgres/admin.ts'
@@ -61,7 +62,7 @@ describe.each([
   it('a message id is found by the index, and so are the records to cancel', async () => {
     const { world, store } = await openFilled()
     await using _world = world
-    const { sql, parameters } = listSql(table, { messageId: 'e17' }, true)
+    const { sql, parameters } = listSql(table, { messageId: 'e17' }, true, { payloads: true, maxRead: 100, indexed: true })
     const cancel = cancelSql(table, [{ destination: 'orders', source: '/s', id: 'e17' }])
     for (const [text, values] of [
       [sql, ['0', 1001, ...parameters]],
@@ -73,6 +74,22 @@ describe.each([
       expect(found).not.toContain('"Node Type":"Seq Scan"')
     }
     expect(await readsOf(world, async () => expect(await store.find({ messageId: 'e17' })).toHaveLength(4))).toBeLessThan(20)
+  })
+
+  it('a page of list() reads a bounded number of records, and few if few have the state', async () => {
+    const { world, store } = await openFilled()
+    await using _world = world
+    const readsOfPage = async (filter: OutboxFilter, expected: object) =>
+      await readsOf(world, async () => expect(await store.list(filter, { limit: 50 })).toMatchObject(expected))
+    // Rows of pages that were not vacuumed are read for the index, too.
+    const twice = 2 * 32_000 + 200
+    const short = { records: [], next: '32000', searchedUntil: expect.any(Number) }
+    expect(await readsOfPage({ type: 'rare' }, short)).toBeLessThan(twice)
+    expect(await readsOfPage({ state: 'leased' }, short)).toBeLessThan(twice)
+    expect(await readsOfPage({ state: 'waiting', type: 'rare' }, { records: [], next: undefined })).toBeLessThan(2 * 3000 + 200)
+    expect(await readsOfPage({ state: 'parked', destination: 'orders' }, { next: '50050' })).toBeLessThan(200)
+    // Where most records match, few are read.
+    expect(await readsOfPage({ type: 'order.placed' }, { next: '50' })).toBeLessThan(2 * 2000 + 200)
   })
 
   it('groups() and stats() with a limit read a bounded number of records', async () => {

@@ -295,8 +295,10 @@ describe('cleaning up', () => {
       await cleanInbox(world.database, { window: year }),
       await storeOf(world).deletePublished({ olderThan: year, limit: 1000 }),
     ]).toEqual([0, 0])
-    expect(sent).toHaveLength(2)
-    for (const [sql, parameters] of sent) {
+    // Before them, the cleanup asks whether the inbox has partitions.
+    const deletions = sent.filter(([sql]) => sql.startsWith('DELETE'))
+    expect(deletions).toHaveLength(2)
+    for (const [sql, parameters] of deletions) {
       const plan = JSON.stringify(await world.query(`EXPLAIN (FORMAT JSON) ${sql}`, parameters))
       expect(plan).toMatch(/Index Scan/)
       expect(plan).not.toMatch(/Seq Scan/)

@@ -22,12 +22,21 @@ async function openPlanner() {
 describe('the operators use an index', () => {
   it('for a message id, and to cancel', async () => {
     await using planner = await openPlanner()
-    expect(planner.planOf(listSql(table, { messageId: 'e1' }, '0', 10, true))).toEqual([
+    expect(planner.planOf(listSql(table, { messageId: 'e1' }, true, { after: '0', limit: 10, payloads: true }))).toEqual([
       'SEARCH ackord_outbox USING INDEX ackord_outbox_messages (id=? AND rowid>?)',
     ])
     expect(planner.planOf(cancelSql(table, [{ destination: 'd', source: '/s', id: 'e1' }]))).toEqual([
       'SEARCH ackord_outbox USING INDEX ackord_outbox_messages (id=?)',
     ])
+  })
+
+  it.each([
+    [{ type: 't' }, 'SEARCH ackord_outbox USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)'],
+    [{ state: 'published', type: 't' }, 'SEARCH ackord_outbox USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)'],
+    [{ state: 'parked', type: 't' }, 'SEARCH ackord_outbox USING INDEX ackord_outbox_parked (seq>? AND seq<?)'],
+  ] as const)('for a search that ends at a record: %o', async (filter, plan) => {
+    await using planner = await openPlanner()
+    expect(planner.planOf(listSql(table, filter, true, { after: '0', upTo: '9', limit: 10, payloads: true }))).toEqual([plan])
   })
 
   it('for groups, in whose order they read a bounded number of records', async () => {

@@ -154,7 +154,9 @@ describe('the statements', () => {
     expect(plan(leaseSql(outbox))).toMatch(/^SEARCH ackord_outbox USING INTEGER PRIMARY KEY \(rowid=\?\)/)
     expect(plan(publishedSql(outbox, false, byLease))).toMatch(/^SEARCH ackord_outbox USING INTEGER PRIMARY KEY \(rowid=\?\)$/)
     expect(plan(deletePublishedSql(outbox))).toMatch(/USING COVERING INDEX ackord_outbox_published \(published_at<\?\)/)
-    expect(plan(listSql(outbox, { state: 'parked' }, '0', 1, true).sql)).toMatch(/^SEARCH ackord_outbox USING INDEX ackord_outbox_parked/)
+    expect(plan(listSql(outbox, { state: 'parked' }, true, { after: '0', limit: 1, payloads: true }).sql)).toMatch(
+      /^SEARCH ackord_outbox USING INDEX ackord_outbox_parked/,
+    )
     expect(plan(cleanInboxSql('"ackord_inbox"'))).toMatch(/USING COVERING INDEX ackord_inbox_received \(received_at<\?\)/)
   })
 

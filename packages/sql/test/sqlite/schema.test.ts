@@ -11,6 +11,7 @@ const quiet = { logger: silentLogger }
 for (const { name, open } of sqliteKinds) {
   testSchema({
     name,
+    version: 5,
     open,
     quotedNames: { schema: 'main', names: { inbox: 'in"box; DROP TABLE orders --', outbox: 'Ausgang "Ä" \'1\'', meta: 'select' } },
     invalidNames: ['', 'a\0b', 'sqlite_outbox'],

@@ -414,7 +414,7 @@ export function testAdapterScenarios<Handle>(name: string, open: OpenAdapterWorl
 
     it('reports that its table is missing', async () => {
       await using world = await openWorld()
-      await world.query('DROP TABLE ackord_outbox')
+      await world.query('ALTER TABLE ackord_outbox RENAME TO gone')
       await world.query('DROP TABLE ackord_inbox')
       const outbox = sqlOutbox(world.database, settings)
       expect((await failureOf(outbox.claim({ limit: 1, lease: 1000 }))).code).toBe('ACKORD_SCHEMA')

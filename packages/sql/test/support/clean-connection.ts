@@ -93,7 +93,7 @@ const failures: Readonly<Record<string, Fail>> = {
 /** Conditions under which the server rejects an event, and the resulting errors. */
 const refusals = {
   'the outbox table is missing': {
-    prepare: (world) => world.query('DROP TABLE ackord_outbox'),
+    prepare: (world) => world.query('ALTER TABLE ackord_outbox RENAME TO gone'),
     error: /ACKORD_SCHEMA/,
   },
 

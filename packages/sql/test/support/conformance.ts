@@ -1,8 +1,8 @@
 import type { SuiteDepth } from '@ackord/testkit/suites'
-import type { Database } from '../../src/index.ts'
+import type { Database, OutboxMode } from '../../src/index.ts'
 import type { View } from './own-schema.ts'
 import type { LastingTables } from './pooled-schema.ts'
-import { type OpenSqlWorld, testSqlConformance, testSqlIdempotency, testSqlOrder } from './sql-conformance.ts'
+import { type OpenSqlWorld, testSqlConformance, testSqlIdempotency, testSqlInbox, testSqlOrder } from './sql-conformance.ts'
 
 export interface ConformanceWorld<Handle> extends View, Pick<LastingTables, 'addTables'>, AsyncDisposable {
   readonly database: Database<Handle>
@@ -19,14 +19,19 @@ export function testConformance<Handle>(name: string, open: OpenConformanceWorld
   testSqlConformance<Handle>(name, sqlWorld(open), { depth })
 }
 
+/** Runs the suites for the inbox. */
+export function testInboxConformance<Handle>(name: string, open: OpenConformanceWorld<Handle>): void {
+  testSqlInbox<Handle>(name, sqlWorld(open))
+}
+
 /** Runs all scenarios for requests with an idempotency key. */
 export function testIdempotency<Handle>(name: string, open: OpenConformanceWorld<Handle>): void {
   testSqlIdempotency<Handle>(name, sqlWorld(open))
 }
 
 /** Runs the suites for order per key. */
-export function testOrder<Handle>(name: string, open: OpenConformanceWorld<Handle>, depth: SuiteDepth): void {
-  testSqlOrder<Handle>(name, sqlWorld(open), depth, depth)
+export function testOrder<Handle>(name: string, open: OpenConformanceWorld<Handle>, depth: SuiteDepth, mode?: OutboxMode): void {
+  testSqlOrder<Handle>(name, sqlWorld(open), depth, depth, mode)
 }
 
 function sqlWorld<Handle>(open: OpenConformanceWorld<Handle>): OpenSqlWorld<Handle> {
@@ -44,6 +49,7 @@ function sqlWorld<Handle>(open: OpenConformanceWorld<Handle>): OpenSqlWorld<Hand
         // Locks the tables first: locking row by row could deadlock with the relay's statements.
         await world.query(`DO $$ BEGIN LOCK TABLE ${schema}.ackord_relays, ${table}, ${schema}.ackord_notes IN EXCLUSIVE MODE;
           UPDATE ${table} SET ${earlier.join(', ')};
+          UPDATE ${schema}.ackord_log SET created_at = created_at - make_interval(secs => ${duration} / 1000.0);
           UPDATE ${schema}.ackord_relays SET alive_until = alive_until - make_interval(secs => ${duration} / 1000.0);
           UPDATE ${schema}.ackord_notes SET written_at = written_at - make_interval(secs => ${duration} / 1000.0); END $$`)
       },

@@ -2,7 +2,7 @@ import { deterministicIds, jsonMarshaler, Message, marshal, publishAll, silentLo
 import { rabbitmqPublisher } from '@ackord/rabbitmq'
 import type { OpenCrashWorld } from '@ackord/testkit/suites'
 import { connect } from 'amqplib'
-import { type Database, sqlOutbox } from '../../src/index.ts'
+import { type Database, type OutboxMode, sqlOutbox } from '../../src/index.ts'
 
 const rabbitmqUrl = process.env['RABBITMQ_URL'] ?? 'amqp://guest:guest@127.0.0.1:5672'
 
@@ -21,15 +21,17 @@ export interface CrashWorldOptions {
   readonly consumer: string
   readonly batchSize: number
   readonly patience?: number | undefined
+  /** The mode of its outbox. Default: `table`. */
+  readonly mode?: OutboxMode | undefined
 }
 
 /** The service on a database and RabbitMQ. */
 export function crashWorldOn<Handle>(open: () => Promise<CrashDatabase<Handle>>, options: CrashWorldOptions): OpenCrashWorld {
-  const { service, environment, consumer, batchSize, patience } = options
+  const { service, environment, consumer, batchSize, patience, mode } = options
   return async () => {
     const world = await open()
     const { schema, database } = world
-    const outbox = sqlOutbox(database, { logger: silentLogger })
+    const outbox = sqlOutbox(database, { mode, logger: silentLogger })
     const connection = await connect(rabbitmqUrl)
     const channel = await connection.createChannel()
     const publisher = rabbitmqPublisher(connection)

@@ -23,7 +23,9 @@ import { depthOfOtherClients } from '../../../../scripts/test-depth.mjs'
 import { afterEachFile } from '../../../../test/leftovers/after-each-file.ts'
 import {
   type Database,
+  type OutboxMode,
   type SqlOutbox,
+  type StorageOptions,
   sqlIdempotency,
   sqlInbox,
   sqlOutbox,
@@ -81,8 +83,7 @@ export function testSqlConformance<Handle>(
 ): void {
   const runner = { describe, it }
   testTransaction(runner, { name, open: transactionWorld(open), features: { savepoints: true, failCommit, commitByHand: true }, results })
-  testInbox(runner, { name, open: transactionWorld(open), results })
-  testInboxAdmin(runner, { name, open: transactionWorld(open), searches: true, results })
+  testSqlInbox(name, open)
   testOutboxStore(runner, {
     name,
     open: outboxWorld(open),
@@ -103,6 +104,13 @@ export function testSqlConformance<Handle>(
   })
 }
 
+/** Runs the suites for the inbox. */
+export function testSqlInbox<Handle>(name: string, open: OpenSqlWorld<Handle>): void {
+  const runner = { describe, it }
+  testInbox(runner, { name, open: transactionWorld(open), results })
+  testInboxAdmin(runner, { name, open: transactionWorld(open), searches: true, results })
+}
+
 /** Runs all scenarios for requests with an idempotency key. */
 export function testSqlIdempotency<Handle>(
   name: string,
@@ -121,9 +129,10 @@ export function testSqlOrder<Handle>(
   open: OpenSqlWorld<Handle>,
   depth?: SuiteDepth,
   relayDepth: SuiteDepth = depthOfOtherClients,
+  mode: OutboxMode = 'table',
 ): void {
   const runner = { describe, it }
-  const openStore = outboxWorld(open, 'perKey')
+  const openStore = outboxWorld(open, { order: 'perKey', mode })
   testOrderedOutbox(runner, { name, open: openStore, depth, results })
   testRelay(runner, {
     name: `${name}, order per key`,
@@ -162,11 +171,11 @@ function idempotencyWorld<Handle>(open: OpenSqlWorld<Handle>): OpenIdempotencyWo
   }
 }
 
-function outboxWorld<Handle>(open: OpenSqlWorld<Handle>, order: 'none' | 'perKey' = 'none'): OpenOutboxWorld {
+function outboxWorld<Handle>(open: OpenSqlWorld<Handle>, storage: StorageOptions = {}): OpenOutboxWorld {
   return async ({ retain }) => {
     const world = await open()
     const { database, tables } = world
-    const options = { retain, logger: silentLogger, order, ...tables }
+    const options = { retain, logger: silentLogger, ...storage, ...tables }
     const store = sqlOutbox(database, options)
     return {
       store,

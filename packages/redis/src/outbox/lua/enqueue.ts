@@ -24,8 +24,8 @@ export interface EnqueueTerms {
 export function enqueueArguments(records: readonly StoredRecord[], { strict, ordered, lease }: EnqueueTerms): RedisArgument[] {
   const mode = `${strict ? '1' : '0'}${ordered ? 'o' : ''}`
   const args: RedisArgument[] = [String(records.length), mode, lease?.token ?? '', String(Math.ceil(lease?.duration ?? 0))]
-  for (const { id, destinationHash, destination, print, delay, body } of records)
-    args.push(id, destinationHash, destination, print, String(delay), body)
+  for (const { id, destinationHash, destination, print, delay, body, origin } of records)
+    args.push(id, destinationHash, destination, print, String(delay), body, origin)
   return args
 }
 

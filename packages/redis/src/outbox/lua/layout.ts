@@ -17,10 +17,11 @@ import type { RedisArgument } from '../../client/port.ts'
  *     destinations  hash    destinationHash → name, for destinations that have records
  *     counts        hash    destinationHash status → number of records: `o` open, `i` in flight (these are open, too), `f` parked, `s` published
  *     seq           string  the last sequence number
- *     meta          hash    layout → the number of this layout
+ *     meta          hash    layout → the number of this layout; and which origins records have (`message-index.ts`)
  *     wake          stream  a few entries; a new one is a hint that there are records to claim
  *     keys          zset    place destinationHash key seq id, all with score 0: records with an ordering key, only with order per key
  *     pollers       zset    the store objects that claim, by when the lease of each ends: only with order per key
+ *     edited        hash    id → message id: records whose id is no longer the digest of their content, because an operator has edited them
  *
  * The first shard also has the notes (`redis-notes.ts`), in keys of their own.
  *
@@ -61,6 +62,12 @@ export const layoutVersion = 1
 /** The layout of an outbox with order per key. An outbox without order has the earlier layout, so that relays of earlier versions can use it, and cannot use one with order. */
 export const orderedLayoutVersion = 2
 
+/** In `meta`, before an origin: how many records with it were stored. */
+export const originField = 'origin '
+
+/** About how many origins are counted. With more, searches for a message id read all records. */
+export const maxOrigins = 1000
+
 const kinds = [
   ['entries', 'hash'],
   ['state', 'hash'],
@@ -77,6 +84,7 @@ const kinds = [
   ['wake', 'stream'],
   ['keys', 'zset'],
   ['pollers', 'zset'],
+  ['edited', 'hash'],
 ] as const
 
 export type KeyName = (typeof kinds)[number][0]

@@ -20,6 +20,7 @@ import { failureArguments, readFailure, readHistoryField } from '../failure-fiel
 import { mergeByAge } from '../merge-by-age.ts'
 import { type LuaOutboxContext, runOn } from './context.ts'
 import type { LuaShard, ShardEntry } from './layout.ts'
+import { editedMessageId, idsWithMessage } from './message-index.ts'
 import { bodyOf, hashDestination, keyDigest, readBody } from './record-body.ts'
 import { discardScript, parkScript, rearmScript, replaceScript, retentionScript } from './scripts/operate.ts'
 import { getScript, listScript, statsScript } from './scripts/read.ts'
@@ -38,6 +39,13 @@ interface Listed {
 const pageSize = 100
 const maxDeleted = 1000
 
+interface Reading {
+  /** The sequence number behind which to begin, or ''. */
+  readonly after: string
+  /** Whether messages have their data. */
+  readonly payloads: boolean
+}
+
 /** `RearmOptions` as arguments of the scripts. */
 interface Rearming {
   readonly state: 'parked' | 'published'
@@ -53,9 +61,9 @@ export function luaAdministration(context: LuaOutboxContext): BaseAdministration
   const log = new OperatorLog(logger)
 
   /** The records of a shard behind a sequence number, in the order in which they were stored. */
-  async function* recordsOf(shard: LuaShard, letter: string, after: string): AsyncGenerator<Listed, void, void> {
+  async function* recordsOf(shard: LuaShard, letter: string, { after, payloads }: Reading): AsyncGenerator<Listed, void, void> {
     for (let from = after; ; ) {
-      const reply = await runOn(context, shard, listScript, [letter, from, String(pageSize)], { binary: true })
+      const reply = await runOn(context, shard, listScript, [letter, from, String(pageSize), payloads ? '1' : '0'], { binary: true })
       const [now, ...rows] = asList(reply)
       for (const row of rows) {
         const [member, ...rest] = asList(row)
@@ -68,25 +76,44 @@ export function luaAdministration(context: LuaOutboxContext): BaseAdministration
     }
   }
 
-  /** The records behind the cursor, oldest first. */
-  async function* matching(filter: OutboxFilter, cursor: Cursor): AsyncGenerator<Listed, void, void> {
-    const { state } = filter
+  /** The records of a shard that may match the filter, behind a sequence number, in the order in which they were stored. */
+  async function* candidatesOf(shard: LuaShard, { state, messageId }: OutboxFilter, reading: Reading): AsyncGenerator<Listed, void, void> {
+    const ids = messageId === undefined ? undefined : await idsWithMessage(context, shard, messageId)
+    if (ids !== undefined) {
+      const found = (await readAll(shard, [...ids])).filter(({ seq }) => seq > reading.after)
+      yield* found.sort(inOrder)
+      return
+    }
     const wanted = state === undefined ? ['o', 'f', 's'] : [letters[state]]
-    const sources = shards.all.map((shard) => {
-      const after = cursor.get(shard.number) ?? ''
-      const bySeq = wanted.map((letter) => recordsOf(shard, letter, after))
-      return bySeq.length === 1 && bySeq[0] !== undefined ? bySeq[0] : mergeByAge(bySeq, ({ seq }) => Number(seq), inOrder)
-    })
+    const bySeq = wanted.map((letter) => recordsOf(shard, letter, reading))
+    yield* mergeByAge(bySeq, ({ seq }) => Number(seq), inOrder)
+  }
+
+  /** The records behind the cursor, oldest first. */
+  async function* matching(filter: OutboxFilter, cursor: Cursor, payloads: boolean): AsyncGenerator<Listed, void, void> {
+    const sources = shards.all.map((shard) => candidatesOf(shard, filter, { after: cursor.get(shard.number) ?? '', payloads }))
     const merged = mergeByAge(sources, ({ record }) => record.createdAt, inOrder)
     for await (const one of merged) {
       if (matchesFilter({ ...one.record, attributes: one.record.message.attributes }, filter, one.now)) yield one
     }
   }
 
+  /** Those of these records that exist. */
+  async function readAll(shard: LuaShard, entries: readonly string[]): Promise<Listed[]> {
+    const found: Listed[] = []
+    for (let start = 0; start < entries.length; start += pageSize) {
+      const [now, ...rows] = asList(await runOn(context, shard, getScript, entries.slice(start, start + pageSize), { binary: true }))
+      for (const row of rows) {
+        const [id, ...rest] = asList(row)
+        const listed = toListed(shard, String(id), rest, Number(String(now)))
+        if (listed !== undefined) found.push(listed)
+      }
+    }
+    return found
+  }
+
   async function read({ shard, entry }: ShardEntry): Promise<Listed | undefined> {
-    const [now, row] = asList(await runOn(context, shard, getScript, [entry], { binary: true }))
-    const [, ...rest] = asList(row)
-    return toListed(shard, entry, rest, Number(String(now)))
+    return (await readAll(shard, [entry]))[0]
   }
 
   function entriesWith(ids: readonly string[]): readonly ShardEntry[] {
@@ -114,7 +141,9 @@ export function luaAdministration(context: LuaOutboxContext): BaseAdministration
     const message = editMessage(record.message, edit)
     if (ordered) shards.checkKey(message, shard)
     const body = bodyOf(destination, message)
-    const args = [one.entry, found.state, body, hashDestination(destination), destination, delay, keepAttempts, keyDigest(message)]
+    const { source, id } = message.attributes
+    const edited = editedMessageId(one.entry, { destination, source: String(source), id: String(id) })
+    const args = [one.entry, found.state, body, hashDestination(destination), destination, delay, keepAttempts, keyDigest(message), edited]
     return Number(await runOn(context, shard, replaceScript, args))
   }
 
@@ -135,17 +164,17 @@ export function luaAdministration(context: LuaOutboxContext): BaseAdministration
   async function matchingEntries(filter: OutboxFilter, state: OutboxState): Promise<readonly ShardEntry[]> {
     if (filter.state !== undefined && filter.state !== state) return []
     const ids: string[] = []
-    for await (const { record } of matching({ ...filter, state }, new Map())) ids.push(record.id)
+    for await (const { record } of matching({ ...filter, state }, new Map(), false)) ids.push(record.id)
     return entriesWith(ids)
   }
 
   return {
-    async list(filter, { limit, after }) {
+    async list(filter, { limit, after, payloads = true }) {
       checkCount('limit', limit)
       const cursor: Cursor = after === undefined ? new Map() : cursorOf(after, shards.all.length)
       const found: Listed[] = []
       let more = false
-      for await (const one of matching(filter, cursor)) {
+      for await (const one of matching(filter, cursor, payloads)) {
         more = found.length === limit
         if (more) break
         found.push(one)

@@ -97,8 +97,8 @@ export interface PreparedRecords {
 }
 
 /**
- * An outbox in which every transition is one script: for the relay, for operators, and for transactions that store records. Records are indexed by their state and age: `find()`, and
- * every filter but the state, reads all records, in pages of 100.
+ * An outbox in which every transition is one script: for the relay, for operators, and for transactions that store records. Records are indexed by their state and age, and by
+ * their message id; every other filter reads all records, in pages of 100.
  */
 export interface LuaOutbox extends OutboxStore, CompleteAdministration, OutboxWriter<RedisTransaction> {
   readonly notes: OutboxNotes

@@ -15,6 +15,8 @@ export interface StoredRecord {
   /** Milliseconds. */
   readonly delay: number
   readonly body: Buffer
+  /** Destination and source: with a message id they are the record's id. */
+  readonly origin: string
 }
 
 export interface RecordRules {
@@ -39,6 +41,7 @@ export function storedRecord(record: NewOutboxRecord, { maxSize, ordered }: Reco
     print: ordered ? withKey(printOf(message), message) : printOf(message),
     delay: Math.ceil(delay),
     body: bodyOf(destination, message, attributes),
+    origin: originOf(destination, source as string),
   }
 }
 
@@ -56,6 +59,16 @@ export function keyDigest({ attributes: { partitionkey } }: RawMessage): string 
 /** The id of the record with this destination, source and message id. */
 export function recordId({ destination, source, id }: OutboxReference): string {
   return digest(JSON.stringify([destination, source, id]), 22)
+}
+
+export function originOf(destination: string, source: string): string {
+  return JSON.stringify([destination, source])
+}
+
+/** The id of the record with this origin and message id. */
+export function recordIdAt(origin: string, id: string): string {
+  const [destination = '', source = ''] = JSON.parse(origin) as readonly string[]
+  return recordId({ destination, source, id })
 }
 
 /** `<length>;["destination",{attributes}]`, then the data as it is. The length is that of the JSON, in bytes. */

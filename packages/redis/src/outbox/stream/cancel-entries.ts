@@ -54,7 +54,8 @@ interface StoredEntry {
   readonly attributes: Attributes
 }
 
-async function* entriesOf({ port, codec }: StreamOutboxContext, streamKey: string): AsyncGenerator<StoredEntry, void, void> {
+/** All entries of a stream that can be read. */
+export async function* entriesOf({ port, codec }: StreamOutboxContext, streamKey: string): AsyncGenerator<StoredEntry, void, void> {
   for (let last: string | undefined; ; ) {
     const args = [streamKey, last ?? '-', '+', 'COUNT', String(pageSize)]
     const page = asList(await port.send({ name: 'XRANGE', args, keys: [0] }, { binary: true }))

@@ -11,6 +11,8 @@ export interface StreamOutboxContext {
   readonly group: string
   /** `undefined`: the default. */
   readonly codec: StreamCodec | undefined
+  /** Whether this store adds message ids to the index, and completes it. Any store uses an index that is complete, and removes what it deletes from it. */
+  readonly messageIndex: boolean
   readonly runtime: Runtime
   readonly logger: Logger
   readonly metrics: DescribedMetrics | undefined

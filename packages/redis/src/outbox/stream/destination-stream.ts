@@ -7,7 +7,7 @@ import { redisKey } from '../../client/keys.ts'
  *   its delivery count only ever grows, and is the fencing token.
  * - `ready`, `retry`: entries that were read and are not claimed, by when they may be claimed: never failed, and failed before. Pending for the consumer `waiting`.
  * - `parked`: parked entries, by when they were parked. Pending for the consumer `parked`.
- * - `errors`: the failures of each entry that failed, as `failure-field.ts` writes them.
+ * - `errors`: the failures of each entry that failed, as `failure-field.ts` writes them; and the index of message ids (`index-scripts.ts`).
  * - `uncounted`: how many deliveries of an entry were no attempts: those that were released, and those before it was re-armed.
  * - `gate`: says whether XREADGROUP may read the unread entries, which it may if none of them is large, and none has a field in `uncounted`. Open: an empty stream with the same
  *   group. Closed: a string, until all entries were read. Not there: it was never closed, and the next claim opens it. See `#readBehindGate()` of `EntryTaker`.

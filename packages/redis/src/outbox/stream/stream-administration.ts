@@ -20,6 +20,7 @@ import { mergeByAge } from '../merge-by-age.ts'
 import { fieldsOf, readFields } from '../record-fields.ts'
 import type { StreamOutboxContext } from './context.ts'
 import type { DestinationStream, StreamEntry } from './destination-stream.ts'
+import { buildIndex } from './message-index.ts'
 import { countEntries, discardParked, listEntries, parkEntries, rearmParked, replaceParked } from './scripts/admin-scripts.ts'
 import { parkedConsumer } from './scripts/prelude.ts'
 
@@ -60,34 +61,57 @@ export function streamAdministration(context: StreamOutboxContext, nextOrder: ()
     readonly to: string
     readonly count: number
     readonly consumer: string
+    readonly payloads: boolean
+    /** With a complete index, all entries with this message id are read, wherever they are. */
+    readonly messageId?: string | undefined
   }
 
-  async function readPage(
+  interface EntryPage {
+    readonly isIndexed: boolean
+    readonly entries: readonly (Listed | { readonly entry: string })[]
+  }
+
+  async function readPage(stream: DestinationStream, { from, to, count, consumer, payloads, messageId = '' }: Range): Promise<EntryPage> {
+    // Only a marshaler knows which of its fields are the payload.
+    const isWhole = payloads || codec !== undefined
+    const args = [group, from, to, String(count), consumer, isWhole ? '1' : '0', messageId]
+    const reply = await port.evaluate(listEntries, stream.allKeys, args, { binary: true })
+    const [now, isIndexed, ...entries] = asList(reply)
+    return { isIndexed: String(isIndexed) === '1', entries: entries.map((entry) => listed(stream, asList(entry), Number(String(now)))) }
+  }
+
+  /** The entries of a stream that may match the filter, from an id on. */
+  async function* entriesOf(
     stream: DestinationStream,
-    { from, to, count, consumer }: Range,
-  ): Promise<readonly (Listed | { readonly entry: string })[]> {
-    const reply = await port.evaluate(listEntries, stream.allKeys, [group, from, to, String(count), consumer], { binary: true })
-    const [now, ...entries] = asList(reply)
-    return entries.map((entry) => listed(stream, asList(entry), Number(String(now))))
-  }
-
-  /** The entries of a stream from an id on. */
-  async function* entriesOf(stream: DestinationStream, from: string, state: OutboxState | undefined): AsyncGenerator<Listed, void, void> {
-    const consumer = state === 'parked' ? parkedConsumer : ''
+    { state, messageId }: OutboxFilter,
+    { from, payloads }: Pick<Range, 'from' | 'payloads'>,
+  ): AsyncGenerator<Listed, void, void> {
+    const range = { from, to: '+', count: pageSize, consumer: state === 'parked' ? parkedConsumer : '', payloads }
+    let page = await readPage(stream, { ...range, messageId })
+    // Only by a store that keeps the index: otherwise it would be incomplete again with the next record.
+    if (messageId !== undefined && context.messageIndex && !page.isIndexed && page.entries.length > 0) {
+      await buildIndex(context, stream)
+      page = await readPage(stream, { ...range, messageId })
+    }
+    if (page.isIndexed) {
+      const found = page.entries.filter((one) => 'record' in one)
+      yield* found.sort((one, other) => compare(keyOf(one), keyOf(other)))
+      return
+    }
     let last: string | undefined
     for (;;) {
-      const page = await readPage(stream, { from: last ?? from, to: '+', count: pageSize, consumer })
       // The first entry of a page is the last of the page before: older servers have no exclusive ranges.
-      for (const one of page) if (one.entry !== last && 'record' in one) yield one
-      if (page.length < pageSize) return
-      last = page.at(-1)?.entry
+      for (const one of page.entries) if (one.entry !== last && 'record' in one) yield one
+      last = page.entries.at(-1)?.entry
+      if (page.entries.length < pageSize || last === undefined) return
+      page = await readPage(stream, { ...range, from: last })
     }
   }
 
   /** The records behind the cursor, oldest first. */
-  async function* matching(filter: OutboxFilter, cursor: AgeKey | undefined): AsyncGenerator<Listed, void, void> {
-    const { state } = filter
-    const sources = (await allStreams(filter)).map((stream) => entriesOf(stream, cursor === undefined ? '-' : `${cursor.ms}-0`, state))
+  async function* matching(filter: OutboxFilter, cursor: AgeKey | undefined, payloads: boolean): AsyncGenerator<Listed, void, void> {
+    const from = cursor === undefined ? '-' : `${cursor.ms}-0`
+    const sources = (await allStreams(filter)).map((stream) => entriesOf(stream, filter, { from, payloads }))
     for await (const one of mergeByAge(
       sources,
       (one) => keyOf(one).ms,
@@ -151,7 +175,8 @@ export function streamAdministration(context: StreamOutboxContext, nextOrder: ()
   }
 
   async function getAt({ stream, entry }: StreamEntry): Promise<OutboxRecord | undefined> {
-    const [found] = await readPage(stream, { from: entry, to: entry, count: 1, consumer: '' })
+    const { entries } = await readPage(stream, { from: entry, to: entry, count: 1, consumer: '', payloads: true })
+    const [found] = entries
     return found !== undefined && 'record' in found ? found.record : undefined
   }
 
@@ -160,11 +185,14 @@ export function streamAdministration(context: StreamOutboxContext, nextOrder: ()
     if (record?.state !== 'parked') return 0
     const { stream, entry } = found
     const destination = edit.destination ?? record.destination
-    const fields = fieldsOf({ destination, message: editMessage(record.message, edit), delay }, codec, nextOrder())
+    const message = editMessage(record.message, edit)
+    const fields = fieldsOf({ destination, message, delay }, codec, nextOrder())
     const to = streams.get(stream.tag, destination).keys
     const shared = [streams.destinationsKey(stream.tag), streams.wakeKey(stream.tag)]
     const keys = [...stream.allKeys, to.entries, ...shared, to.errors, to.uncounted, to.gate]
-    const added = await port.evaluate(replaceParked, keys, [group, entry, destination, keepAttempts ? '1' : '0', ...fields])
+    const flags = [keepAttempts, context.messageIndex].map((flag) => (flag ? '1' : '0'))
+    const args = [group, entry, destination, ...flags, String(message.attributes.id), ...fields]
+    const added = await port.evaluate(replaceParked, keys, args)
     return String(added) === '' ? 0 : 1
   }
 
@@ -184,16 +212,16 @@ export function streamAdministration(context: StreamOutboxContext, nextOrder: ()
   async function parkedEntries(filter: OutboxFilter): Promise<readonly StreamEntry[]> {
     if (filter.state !== undefined && filter.state !== 'parked') return []
     const ids: string[] = []
-    for await (const { record } of matching({ ...filter, state: 'parked' }, undefined)) ids.push(record.id)
+    for await (const { record } of matching({ ...filter, state: 'parked' }, undefined, false)) ids.push(record.id)
     return entriesWith(ids)
   }
 
   return {
-    async list(filter, { limit, after }) {
+    async list(filter, { limit, after, payloads = true }) {
       checkCount('limit', limit)
       const cursor = after === undefined ? undefined : cursorOf(after)
       const found: Listed[] = []
-      for await (const one of matching(filter, cursor)) {
+      for await (const one of matching(filter, cursor, payloads)) {
         found.push(one)
         if (found.length > limit) break
       }

@@ -18,7 +18,7 @@ import { defaultTag, keySlot } from '../../client/keys.ts'
 import type { RedisArgument } from '../../client/port.ts'
 import type { QueuedCommand } from '../../client/queued-command.ts'
 import { internalsOf, type Redis } from '../../transaction/redis.ts'
-import { splitCommand } from '../../transaction/split-command.ts'
+import { checkWords, splitCommand } from '../../transaction/split-command.ts'
 import type { RedisTransaction } from '../../transaction/transaction.ts'
 import { fieldsOf, type StreamCodec } from '../record-fields.ts'
 import { redisNotes } from '../redis-notes.ts'
@@ -26,6 +26,7 @@ import { followWakeStream, type WakeUpsOptions, wakeUps } from '../wake-ups.ts'
 import { cancelCommand, rememberDelayed } from './cancel-entries.ts'
 import type { StreamOutboxContext } from './context.ts'
 import { DestinationStreams, largeEntry } from './destination-stream.ts'
+import { appendFragment } from './scripts/index-scripts.ts'
 import { streamAdministration } from './stream-administration.ts'
 import { StreamClaims } from './stream-claims.ts'
 
@@ -44,6 +45,12 @@ export interface StreamOutboxOptions extends NewEventOptions {
   readonly consumer?: string | undefined
   /** The maximum size of a record in bytes: its data, its attributes as JSON and its destination. Larger records are refused before anything is written. Default: 5 MB. */
   readonly maxSize?: number | undefined
+  /**
+   * Whether the message ids of new records are indexed, so that `find()` and the filter `messageId` do not read all records. It costs about 230 bytes for each stored record, and
+   * about 40 % more of the server's time to store and publish it. Should be the same for all processes that append: while one of them stores records without it, searches read all
+   * records. Others, such as relays, need not set it: every search uses an index that is complete. A search by a process that sets it completes the index first. Default: false.
+   */
+  readonly messageIndex?: boolean | undefined
   /** Milliseconds for which a read for wake-ups blocks. Default: 1,000. */
   readonly block?: number | undefined
   /**
@@ -67,8 +74,8 @@ export interface StreamOutboxOptions extends NewEventOptions {
 }
 
 /**
- * An outbox in streams: for the relay, for operators, and for transactions that store records. It has no index of its records: `find()`, and every filter but `destination` and
- * the state `parked`, reads all of them, in pages of 100.
+ * An outbox in streams: for the relay, for operators, and for transactions that store records. `find()`, and every filter but `destination` and the state `parked`, reads all
+ * records, in pages of 100. With `messageIndex`, on Redis 7.0 and newer, records are indexed by their message id.
  */
 export interface StreamOutbox extends OutboxStore, CompleteAdministration, OutboxWriter<RedisTransaction> {
   readonly notes: OutboxNotes
@@ -90,6 +97,7 @@ export function streamOutbox(redis: Redis, options: StreamOutboxOptions = {}): S
     group = 'relay',
     consumer = consumerName(runtime),
     maxSize = defaultMaxSize,
+    messageIndex = false,
     block = 1_000,
     claimInterval = 1_000,
     idleTime = 60_000,
@@ -118,6 +126,7 @@ export function streamOutbox(redis: Redis, options: StreamOutboxOptions = {}): S
     streams,
     group,
     codec: codecOf(marshal, unmarshal),
+    messageIndex,
     runtime,
     logger: ports.logger,
     get metrics() {
@@ -142,9 +151,12 @@ export function streamOutbox(redis: Redis, options: StreamOutboxOptions = {}): S
     const gates = new Set<string>()
     const added = records.map((record): QueuedCommand => {
       const fields = fieldsOf(record, context.codec, nextOrder(), maxSize)
-      const { entries, gate } = streams.get(tag, record.destination).keys
+      const { entries, errors, gate } = streams.get(tag, record.destination).keys
       if (isLarge(fields)) gates.add(gate)
-      return rememberDelayed({ name: 'XADD', args: [entries, '*', ...fields], keys: [0], kind: 'stream' }, entries, record)
+      const command: QueuedCommand = messageIndex
+        ? indexedAppend([entries, errors], fields, String(record.message.attributes.id))
+        : { name: 'XADD', args: [entries, '*', ...fields], keys: [0], kind: 'stream' }
+      return rememberDelayed(command, entries, record)
     })
     const destinations = new Set(records.map(({ destination }) => destination))
     const known: QueuedCommand = { name: 'SADD', args: [streams.destinationsKey(tag), ...destinations], keys: [0], kind: 'set' }
@@ -193,6 +205,11 @@ export function streamOutbox(redis: Redis, options: StreamOutboxOptions = {}): S
 
     wakeUps: ({ signal }) => streamWakeUps(context, { signal, block, deadline }),
   }
+}
+
+function indexedAppend(keys: readonly [string, string], fields: readonly RedisArgument[], messageId: string): QueuedCommand {
+  checkWords('XADD', fields.length + 2)
+  return { name: 'XADD', args: [...keys, '*', ...fields, messageId], keys: [0, 1], kind: appendFragment }
 }
 
 function isLarge(fields: readonly RedisArgument[]): boolean {

@@ -40,13 +40,9 @@ export function movedClock(port: RedisPort, key: string): MovedClock {
     if (known !== undefined) return known
     const changed = script(
       given.lua.replaceAll("redis.call('TIME')", time).replaceAll(
-        'redis.call(unpack(ARGV, at + 1, at + count))',
-        `local words = { unpack(ARGV, at + 1, at + count) }
-  if words[1] == 'XADD' and words[3] == '*' then
-    local time = ${time}
-    words[3] = string.format('%.0f-*', time[1] * 1000 + math.floor(time[2] / 1000))
-  end
-  redis.call(unpack(words))`,
+        "return '*'",
+        `local time = ${time}
+  return string.format('%.0f-*', time[1] * 1000 + math.floor(time[2] / 1000))`,
       ),
     )
     moved.set(given.sha, changed)

@@ -78,6 +78,15 @@ export class StreamWorld implements AsyncDisposable {
     return [this.destinationsKey, ...kinds.map((kind) => this.key(kind, destination))]
   }
 
+  /** What records have left in the keys of their destination, apart from the stream itself and, with the index, the number of entries in it. */
+  async leftovers(destination = 'orders'): Promise<readonly string[]> {
+    const fields = (await this.command('HKEYS', this.key('errors', destination))) as string[]
+    const others = (['ready', 'retry', 'parked', 'uncounted'] as const).map((kind) => this.key(kind, destination))
+    const found = await Promise.all(others.map(async (key) => ((await this.command('EXISTS', key)) === 1 ? [key] : [])))
+    const isIndexed = this.#settings.outbox?.messageIndex === true
+    return [...fields.filter((field) => field !== '' || !isIndexed), ...found.flat()]
+  }
+
   async command(...words: (string | Buffer)[]): Promise<unknown> {
     return await this.#client.command(...words)
   }

@@ -2,14 +2,23 @@ import { AckordError } from '@ackord/core'
 import { type RedisArgument, type RedisPort, script } from '../../../src/client/port.ts'
 import type { QueuedCommand } from '../../../src/client/queued-command.ts'
 import { cancelFragment } from '../../../src/outbox/stream/scripts/cancel-fragment.ts'
+import { appendFragment } from '../../../src/outbox/stream/scripts/index-scripts.ts'
 import type { RedisTransaction } from '../../../src/transaction/transaction.ts'
 
-// ARGV: for each command the number of its words, then the words.
-const applyAll = script(`local at = 1
-while at <= #ARGV do
-  local count = tonumber(ARGV[at])
-  redis.call(unpack(ARGV, at + 1, at + count))
-  at = at + 1 + count
+// KEYS: those of each command. ARGV: for each command its name, the numbers of its keys and of its further words, then these.
+const applyAll = script(`local fragment = {}
+${appendFragment.lua}
+local function newId() return '*' end
+local k, a = 1, 1
+while a <= #ARGV do
+  local name, keys, argc = ARGV[a], tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
+  a = a + 3
+  if ARGV[a] == '*' then ARGV[a] = newId() end
+  if keys == 2 then
+    local reply = fragment.run(name, k, a, argc)
+    if type(reply) == 'table' then return reply end
+  else redis.call(name, KEYS[k], unpack(ARGV, a, a + argc - 1)) end
+  k, a = k + keys, a + argc
 end`)
 
 const cancelAll = script(`local fragment = {}
@@ -59,20 +68,14 @@ export class TestTransaction implements RedisTransaction {
     const events = this.#events.filter(({ kind }) => kind !== cancelFragment)
     for (let start = 0; start < events.length; start += 500) {
       const some = events.slice(start, start + 500)
-      const keys = [...new Set(some.map(({ args }) => args[0] as RedisArgument))]
       await port.evaluate(
         applyAll,
-        keys,
-        some.flatMap((command) => wordsOf(command, port.keyPrefix)),
+        some.flatMap(({ args, keys }) => args.slice(0, keys.length)),
+        some.flatMap(({ name, args, keys }) => [name, String(keys.length), String(args.length - keys.length), ...args.slice(keys.length)]),
       )
     }
     for (const { kind, args } of this.#events) {
       if (kind === cancelFragment) await port.evaluate(cancelAll, args.slice(0, 6) as string[], args.slice(6))
     }
   }
-}
-
-function wordsOf({ name, args }: QueuedCommand, keyPrefix: string): RedisArgument[] {
-  const [key = '', ...others] = args
-  return [String(args.length + 1), name, keyPrefix + key, ...others]
 }

@@ -33,7 +33,7 @@ export type PgDatabase<Pool extends PgPool> = Database<Pick<Pool, 'query'>>
  * where `pg` would end the process.
  */
 export function fromPg<Pool extends PgPool>(pool: Pool, options: FromPgOptions = {}): PgDatabase<Pool> {
-  const { preparedStatements = true, logger, schema, names, order, notify, ...unknown } = options
+  const { preparedStatements = true, logger, schema, names, order, mode, notify, ...unknown } = options
   rejectUnknownOptions('fromPg()', unknown)
   checkFunction('fromPg(pool).connect', pool?.connect)
   checkFunction('fromPg(pool).query', pool.query)
@@ -41,7 +41,7 @@ export function fromPg<Pool extends PgPool>(pool: Pool, options: FromPgOptions =
   ports.inheritPorts({ logger })
   // Inside, only the form of `query` in PgQueryable is used; outside, all forms are passed through.
   const driver = pgDriver(pool, { named: preparedStatements }) as unknown as Driver<Pick<Pool, 'query'>>
-  return new Database({ schema, names, order, notify, logger: logger ?? ports.logger, dialect: postgresDialect, driver })
+  return new Database({ schema, names, order, mode, notify, logger: logger ?? ports.logger, dialect: postgresDialect, driver })
 }
 
 /** The ports of pools, however often they are wrapped. */

@@ -35,14 +35,14 @@ export type PostgresDatabase<Client extends PostgresClient> = Database<PostgresH
  * the handler returns. `savepoint` is that of postgres.js; a `notify` is sent outside of the transaction, as always.
  */
 export function fromPostgres<Client extends PostgresClient>(sql: Client, options: FromPostgresOptions = {}): PostgresDatabase<Client> {
-  const { preparedStatements = true, schema, names, order, notify, ...unknown } = options
+  const { preparedStatements = true, schema, names, order, mode, notify, ...unknown } = options
   rejectUnknownOptions('fromPostgres()', unknown)
   checkFunction('fromPostgres(sql).begin', sql?.begin)
   checkFunction('fromPostgres(sql).unsafe', sql.unsafe)
   const rules = { prepare: preparedStatements && sql.options?.prepare !== false, columnName: columnNameOf(sql) }
   // Inside, only `unsafe` is used; outside, everything is passed through.
   const driver = postgresDriver(sql, rules) as unknown as Driver<PostgresHandle<Client>>
-  return new Database({ schema, names, order, notify, dialect: postgresDialect, driver })
+  return new Database({ schema, names, order, mode, notify, dialect: postgresDialect, driver })
 }
 
 function postgresDriver(sql: PostgresClient, rules: PostgresRules): Driver<PostgresQueryable> {

@@ -2,7 +2,7 @@ import type { Tables } from '../../contract/database-options.ts'
 import type { OwnedClaimOptions } from '../../contract/store-dialect.ts'
 import { partitionCount } from '../../records/outbox-row.ts'
 import { ageOf, type BindParameter, bindTo, instant, numberArray } from '../sql-text.ts'
-import { dataSql, foundSql, keyed, keyRunsSql, notInFlightSql, now, unleased, walkedSql } from './owned-rows.ts'
+import { dataSql, foundSql, keyed, keyRunsSql, notInFlightSql, now, unleased } from './owned-rows.ts'
 
 export interface OwnedClaimStatement {
   readonly sql: string
@@ -17,12 +17,13 @@ export interface OwnedClaimStatement {
  * - targets: the destinations in random order, because the last of many would starve otherwise. Each gets the same share. The condition that a
  *   destination equals itself makes the planner expect one row: for hundreds, it would estimate such a high cost that it compiles the statement
  *   (JIT), which takes seconds.
- * - runs: of keys. fresh, swept: records without a key, after the floor and in a range below it. retried: retries that are due.
+ * - runs: of the given keys. fresh, swept: records without a key, after the floor and in a range below it. retried: retries that are due.
  * - picked: a row of each kind of each target in turn. found: those that the byte limit of the claim allows, with their contents. Any kind may come
  *   first, otherwise a record larger than a whole claim would never be claimed while there are others.
  */
 export function ownedClaimSql({ outbox, relays, partitions, hands }: Tables, options: OwnedClaimOptions): OwnedClaimStatement {
-  const { discover, positions, jumps, entry } = options
+  const { discover, positions, keys, entry } = options
+  const visits = keys !== undefined && keys.length > 0
   const parameters: unknown[] = []
   const bind = bindTo(parameters)
   const member = bind(options.member, 'uuid')
@@ -50,10 +51,10 @@ swept AS MATERIALIZED (
     `SELECT target, destination, 'plain' AS kind, 'ready' AS state, ctid, seq, attempts, 0::bigint AS n, NULL::bigint AS turn, NULL::bigint AS behind FROM fresh`,
     `SELECT target, destination, 'retried', 'waiting', ctid, seq, attempts, n, NULL, NULL FROM retried`,
     ...(sweeps ? [`SELECT target, destination, 'plain', 'ready', ctid, seq, attempts, 0, NULL, NULL FROM swept`] : []),
-    ...(jumps > 0 ? [`SELECT target, destination, 'keyed', state, ctid, seq, attempts, n, turn, behind FROM runs`] : []),
+    ...(visits ? [`SELECT target, destination, 'keyed', state, ctid, seq, attempts, n, turn, behind FROM runs`] : []),
   ]
   const discovered = `'free', (SELECT count(*) FROM ${partitions} WHERE owner IS NULL OR owner NOT IN (SELECT member FROM ${relays})),
-    'any_keys', (SELECT true FROM ${outbox} AS o WHERE ${keyed} ORDER BY o.destination, o.partition, o.ordering_key, o.seq LIMIT 1) IS NOT NULL,`
+    'any_keys', ${keys !== undefined} OR (SELECT true FROM ${outbox} AS o WHERE ${keyed} ORDER BY o.destination, o.partition, o.ordering_key, o.seq LIMIT 1) IS NOT NULL,`
 
   const sql = `WITH RECURSIVE
 me AS MATERIALIZED (
@@ -63,16 +64,15 @@ me AS MATERIALIZED (
 ${destinationsSql(outbox, options, bind)},
 targets AS MATERIALIZED (
   SELECT row_number() OVER () AS target, found.* FROM (
-    SELECT destination, coalesce(floor, 0) AS floor, coalesce(sweep_after, 0) AS sweep_after, coalesce(sweep_to, 0) AS sweep_to,
-      coalesce(start_partition, -1)::smallint AS start_partition, coalesce(start_key, '') COLLATE "C" AS start_key
+    SELECT destination, coalesce(floor, 0) AS floor, coalesce(sweep_after, 0) AS sweep_after, coalesce(sweep_to, 0) AS sweep_to
     FROM (SELECT DISTINCT destination FROM destinations) AS one LEFT JOIN known USING (destination)
     WHERE destination <> ALL(${bind([...options.except], 'text[]')}) AND destination || '' = destination AND EXISTS (SELECT FROM me)
     ORDER BY random() LIMIT ${limit}
   ) AS found
 ),
 share AS MATERIALIZED (
-  SELECT greatest(1, ${limit} / greatest(1, count(*)))::integer AS keys, ceil(${limit} / greatest(1, count(*))::float8)::integer AS plain FROM targets
-),${jumps > 0 ? keyRunsSql({ ...options, outbox, limit, partitions: owned, bind }) : ''}
+  SELECT ceil(${limit} / greatest(1, count(*))::float8)::integer AS plain FROM targets
+),${visits ? keyRunsSql({ ...options, outbox, keys, limit, partitions: owned, bind }) : ''}
 fresh AS MATERIALIZED (
   SELECT target.target, target.destination, o.* FROM targets AS target CROSS JOIN LATERAL (
     SELECT o.ctid, o.seq, o.attempts FROM (${readSql('o.ctid, o.seq, o.attempts, o.partition, o.ordering_key, o.lease_until', 'true')}) AS o
@@ -104,12 +104,10 @@ progress AS (
   SELECT target.destination, matched.count AS matches, CASE WHEN matched.count >= share.plain THEN matched.last ELSE read.last END::text AS read,
     matched.count >= share.plain OR read.count >= ${window}
       OR (SELECT count(*) FROM retried WHERE retried.target = target.target) >= share.plain
-      ${sweeps ? 'OR (SELECT count(*) FROM swept WHERE swept.target = target.target) >= share.plain' : ''} AS more,
-    ${jumps > 0 ? 'walked.*' : 'NULL AS partition, NULL AS key, 0 AS heads, true AS all_keys'}
+      ${sweeps ? 'OR (SELECT count(*) FROM swept WHERE swept.target = target.target) >= share.plain' : ''} AS more
   FROM targets AS target CROSS JOIN share
   CROSS JOIN LATERAL (SELECT count(*) AS count, max(fresh.seq) AS last FROM fresh WHERE fresh.target = target.target) AS matched
   CROSS JOIN LATERAL (SELECT count(*) AS count, max(o.seq) AS last FROM (${readSql('o.seq', 'matched.count < share.plain')}) AS o) AS read
-  ${jumps > 0 ? `CROSS JOIN LATERAL (${walkedSql(jumps)}) AS walked` : ''}
 )
 SELECT NULL::text AS seq, NULL::text AS state, NULL::text AS destination, NULL::bytea AS data,
   json_build_object(
@@ -118,13 +116,14 @@ SELECT NULL::text AS seq, NULL::text AS state, NULL::text AS destination, NULL::
     'gone', (SELECT count(*) FROM ${relays} WHERE alive_until <= clock_timestamp()),
     'cut', (SELECT count(*) FROM found) < (SELECT count(*) FROM picked),
     ${discover ? discovered : ''}
+    ${visits ? `'empty', (SELECT json_agg(turn) FROM visited WHERE turn NOT IN (SELECT turn FROM heads)),` : ''}
     'progress', (SELECT json_agg(progress) FROM progress)
   )::text AS attributes,
-  NULL::integer AS attempts, NULL::float8 AS created_at, NULL::float8 AS age, NULL::smallint AS partition, NULL::text AS location${jumps > 0 ? ', NULL::text AS ordering_key, NULL::integer AS turn, NULL::text AS behind' : ''}
+  NULL::integer AS attempts, NULL::float8 AS created_at, NULL::float8 AS age, NULL::smallint AS partition, NULL::text AS location${visits ? ', NULL::text AS ordering_key, NULL::integer AS turn, NULL::text AS behind' : ''}
 FROM me
 UNION ALL
 SELECT found.seq::text, found.state, found.destination, ${dataSql(options, bind)}, found.attributes, found.attempts, ${instant('found.created_at')},
-  ${ageOf('found.created_at')}, found.partition, found.ctid::text${jumps > 0 ? ', found.ordering_key, found.turn::integer, found.behind::text' : ''}
+  ${ageOf('found.created_at')}, found.partition, found.ctid::text${visits ? ', found.ordering_key, found.turn::integer, found.behind::text' : ''}
 FROM found`
   return { sql, parameters }
 }
@@ -139,14 +138,9 @@ function destinationsSql(outbox: string, { destinations, discover, positions }: 
     bind(numberArray(positions.map(({ floor }) => floor)), 'bigint[]'),
     bind(numberArray(positions.map(({ sweep: [after] }) => after)), 'bigint[]'),
     bind(numberArray(positions.map(({ sweep: [, to] }) => to)), 'bigint[]'),
-    bind(numberArray(positions.map(({ key }) => key?.partition ?? -1)), 'smallint[]'),
-    bind(
-      positions.map(({ key }) => key?.key ?? ''),
-      'text[]',
-    ),
   ]
   const known = `known AS MATERIALIZED (
-  SELECT * FROM unnest(${columns.join(', ')}) AS known(destination, floor, sweep_after, sweep_to, start_partition, start_key)
+  SELECT * FROM unnest(${columns.join(', ')}) AS known(destination, floor, sweep_after, sweep_to)
 )`
   if (destinations !== undefined) return `${known},\ndestinations AS (SELECT unnest(${bind([...destinations], 'text[]')}) AS destination)`
   if (!discover) return `${known},\ndestinations AS (SELECT destination FROM known)`

@@ -16,6 +16,7 @@ import {
 import { bindTo, numberArray } from '../sql-text.ts'
 import { type OwnedClaimStatement, ownedClaimSql } from './owned-claim.ts'
 import { plainClaimSql, plainPosition } from './plain-claim.ts'
+import { readKeysRead, readKeysSql, readKeysWalked, walkKeysSql } from './read-keys.ts'
 
 /** One statement per call; settling takes a second one if rows have moved. */
 export function postgresOwnership({ driver, tables, retain, keepsFailures }: OwnershipPort): OwnershipStatements {
@@ -58,14 +59,25 @@ UPDATE ${partitions} SET owner = NULL, epoch = epoch + 1 WHERE owner IN (SELECT 
       // Without this row, the member's lease had expired.
       const report = rows.find((row) => row['seq'] === null)
       if (report === undefined) return { status: undefined, anyKeys: undefined, rows: [], cut: false, progress: [] }
-      const { progress, any_keys: anyKeys, free = 0, cut, ...status } = JSON.parse(String(report['attributes'])) as StatusReport
+      const { progress, any_keys: anyKeys, free = 0, cut, empty, ...status } = JSON.parse(String(report['attributes'])) as StatusReport
       return {
         status: { ...status, free },
         anyKeys,
+        emptyKeys: (empty ?? []).flatMap((turn) => options.keys?.[turn - 1] ?? []),
         rows: rows.filter((row) => row !== report),
         cut,
         progress: (progress ?? []).map(progressOf),
       }
+    },
+
+    async readKeys(options) {
+      const { sql, parameters } = readKeysSql(outbox, options)
+      return (await run(sql, parameters)).rows.map(readKeysRead)
+    },
+
+    async walkKeys(options) {
+      const { sql, parameters } = walkKeysSql(outbox, options)
+      return (await run(sql, parameters)).rows.map(readKeysWalked)
     },
 
     contents: (keys) => readContents(driver, outbox, keys),
@@ -97,6 +109,8 @@ interface StatusReport {
   readonly cut: boolean
   readonly free?: number | undefined
   readonly any_keys?: boolean | undefined
+  /** The numbers of visited keys without records to claim. */
+  readonly empty?: readonly number[] | null | undefined
   readonly progress: readonly ReportedProgress[] | null
 }
 
@@ -105,14 +119,10 @@ interface ReportedProgress {
   readonly matches: number
   readonly read: string | null
   readonly more: boolean
-  readonly partition: number | null
-  readonly key: string | null
-  readonly heads: number
-  readonly all_keys: boolean
 }
 
-function progressOf({ read, partition, key, all_keys: allKeys, ...same }: ReportedProgress): ReadProgress {
-  return { ...same, read: read ?? undefined, key: partition === null || key === null ? undefined : { partition, key }, allKeys }
+function progressOf({ read, ...same }: ReportedProgress): ReadProgress {
+  return { ...same, read: read ?? undefined, key: undefined, heads: 0, allKeys: true }
 }
 
 /**

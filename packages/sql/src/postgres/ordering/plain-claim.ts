@@ -7,8 +7,8 @@ import { dataSql, foundSql, notInFlightSql, now, unleased } from './owned-rows.t
 
 /** The only destination to read, if the claim is that simple: no discovery, no keys, no sweep. */
 export function plainPosition(options: OwnedClaimOptions): ReadPosition | undefined {
-  const { discover, jumps, destinations, except, positions, entry } = options
-  if (discover || jumps > 0 || destinations !== undefined || entry.carried.length > 0) return undefined
+  const { discover, keys = [], destinations, except, positions, entry } = options
+  if (discover || keys.length > 0 || destinations !== undefined || entry.carried.length > 0) return undefined
   const [position, ...more] = positions.filter(({ destination }) => !except.includes(destination))
   return position?.sweep[0] === position?.sweep[1] && more.length === 0 ? position : undefined
 }
@@ -61,7 +61,7 @@ SELECT NULL::text AS seq, NULL::text AS state, NULL::text AS destination, NULL::
     'gone', (SELECT count(*) FROM ${relays} WHERE alive_until <= clock_timestamp()),
     'cut', (SELECT count(*) FROM found) < counted.count,
     'progress', json_build_array(json_build_object(
-      'destination', ${destination}, 'matches', counted.matches, 'heads', 0, 'all_keys', true, 'partition', NULL, 'key', NULL,
+      'destination', ${destination}, 'matches', counted.matches,
       'read', CASE WHEN counted.count >= ${limit} THEN counted.last ELSE read.last END::text,
       'more', counted.count >= ${limit} OR read.count >= ${window}
     ))

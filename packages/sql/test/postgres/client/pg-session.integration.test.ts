@@ -41,7 +41,7 @@ describe('a transaction on a pg pool', () => {
 
   it('says how to create the missing table of the statement sent with COMMIT', async () => {
     await using world = await openPg()
-    await world.query('DROP TABLE ackord_outbox')
+    await world.query('ALTER TABLE ackord_outbox RENAME TO gone')
     const failure = await failureOf(handle(transactional(world.database, { inbox, outbox }), insertOrder(world.database)))
     expect(failure).toMatchObject({ code: 'ACKORD_SCHEMA', message: expect.stringContaining('createSchema') })
     expect(await world.orders()).toBe(0)
@@ -65,7 +65,7 @@ describe('a transaction on a pg pool', () => {
     })
     // With a configured schema the database does not depend on the search path.
     await place(world.database, '2')
-    await world.query('DROP TABLE ackord_outbox')
+    await world.query('ALTER TABLE ackord_outbox RENAME TO gone')
     expect((await failureOf(place(world.database, '3'))).message).not.toContain('search_path')
   })
 

@@ -10,7 +10,15 @@ import type { TestHandle } from '../../support/world.ts'
 import { crashMutants } from './crash-mutants.ts'
 import { crashRules } from './crash-rules.ts'
 
-const { CRASH_POSTGRES = '', CRASH_RABBITMQ = '', CRASH_SCHEMA = '', CRASH_INPUT = '', CRASH_OUTPUT = '', CRASH_MUTANT } = process.env
+const {
+  CRASH_POSTGRES = '',
+  CRASH_RABBITMQ = '',
+  CRASH_SCHEMA = '',
+  CRASH_INPUT = '',
+  CRASH_OUTPUT = '',
+  CRASH_MUTANT,
+  CRASH_MODE,
+} = process.env
 const rules = { ...crashRules, ...crashMutants.find(({ name }) => name === CRASH_MUTANT)?.rules }
 const orderPlaced = defineEvent<{ readonly id: string }>('order.placed')
 
@@ -18,7 +26,7 @@ const orderPlaced = defineEvent<{ readonly id: string }>('order.placed')
 await runCrashable(process, async () => {
   const pool = new pg.Pool({ connectionString: CRASH_POSTGRES, options: `-c search_path=${CRASH_SCHEMA}` })
   // The service uses only the form of query() that TestHandle declares.
-  const database = fromPg(pool) as unknown as Database<TestHandle>
+  const database = fromPg(pool, { mode: CRASH_MODE === 'log' ? 'log' : 'table' }) as unknown as Database<TestHandle>
   const input = await connect(CRASH_RABBITMQ, { recovery: true })
   const output = await connect(CRASH_RABBITMQ, { recovery: true })
   const publisher = rabbitmqPublisher(output)

@@ -114,7 +114,7 @@ describe('writers of a key', () => {
   })
 
   it('lock without an extra round trip, and not at all without order or without a key', async () => {
-    const append = postgresDialect.appender('"ackord_outbox"')
+    const append = postgresDialect.appender({ outbox: '"ackord_outbox"' })
     const rows = (count: number, order: 'none' | 'perKey') =>
       Array.from({ length: count }, (_, index) =>
         outboxRowOf(index % 2 === 0 ? keyed(`k${index}`, `e${index}`) : record(`e${index}`), order),

@@ -3,11 +3,11 @@ import { eq, sql } from 'drizzle-orm'
 import { drizzle } from 'drizzle-orm/node-postgres'
 import { pgTable, text } from 'drizzle-orm/pg-core'
 import { describe, expect, it } from 'vitest'
-import { depthOfOtherClients } from '../../../../../scripts/test-depth.mjs'
+import { depthOfOtherClients, isProof } from '../../../../../scripts/test-depth.mjs'
 import { transactionMiddleware } from '../../../src/index.ts'
 import { fromDrizzle } from '../../../src/postgres/index.ts'
 import { testAdapter } from '../../support/adapter-suite.ts'
-import { testConformance } from '../../support/conformance.ts'
+import { testConformance, testOrder } from '../../support/conformance.ts'
 import { openSchema } from '../../support/own-schema.ts'
 import { failureOf, handle } from '../../support/world.ts'
 
@@ -42,6 +42,7 @@ async function openDrizzle(options: { readonly max?: number } = {}) {
 
 // The complete suites run on pg by default; on this client they run only in `make proof`.
 testConformance('Drizzle', openDrizzle, depthOfOtherClients)
+if (isProof) testOrder('Drizzle, log mode', openDrizzle, 'basic', 'log')
 testAdapter('Drizzle', openDrizzle)
 
 describe('fromDrizzle()', () => {

@@ -90,6 +90,26 @@ export const insightScenarios: readonly OutboxScenario[] = [
     },
   },
   {
+    name: 'find returns an edited record by its new message id, and no longer by the old one',
+    basic: true,
+    async run(open) {
+      await using world = await open({ retain: false })
+      const store = complete(world.store)
+      const [moved, renamed] = await commitParked(world, record('moved'), record('renamed'))
+      assert.ok(moved !== undefined && renamed !== undefined)
+      await store.rearm({ ids: [moved] }, { destination: 'elsewhere', attributes: { source: '/another' } })
+      await store.rearm({ ids: [renamed] }, { attributes: { id: 'new name' } })
+      await commit(world, record('other'))
+      const found = async (messageId: string) => (await store.find({ messageId })).map(({ destination }) => destination)
+      assert.deepEqual(await found('moved'), ['elsewhere'])
+      assert.deepEqual(await found('new name'), ['orders'])
+      assert.deepEqual(await found('renamed'), [])
+      const claimed = await claim(store)
+      await store.settle(claimed.map(({ id, token }) => ({ id, token, result: 'published' })))
+      for (const messageId of ['moved', 'new name', 'other']) assert.deepEqual(await found(messageId), [])
+    },
+  },
+  {
     name: 'groups count parked and waiting records by cause, type and destination',
     basic: true,
     async run(open) {

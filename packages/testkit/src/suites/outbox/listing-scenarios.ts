@@ -153,6 +153,38 @@ export const listingScenarios: readonly OutboxScenario[] = [
     },
   },
   {
+    name: 'a search finds all records that match, oldest first, on pages that may be short, and ends',
+    async run(open) {
+      await using world = await open({ retain: false })
+      const all = records(300).map((one, index) => {
+        const rare = index % 90 === 0 || index === 299
+        return rare
+          ? record(`rare${index}`, { type: 'order.lost', destination: `d${index % 4}` })
+          : { ...one, destination: `d${index % 4}` }
+      })
+      for (let start = 0; start < 300; start += 60) await commit(world, ...all.slice(start, start + 60))
+      for (const [filter, expected] of [
+        [{ type: 'order.lost' }, ['rare0', 'rare90', 'rare180', 'rare270', 'rare299']],
+        [{ type: 'order.lost', destination: 'd2' }, ['rare90', 'rare270']],
+        [{ type: 'order.found' }, []],
+      ] as const) {
+        const found: (string | undefined)[] = []
+        const cursors = new Set<string>()
+        let after: string | undefined
+        do {
+          const page = await world.store.list(filter, { limit: 2, after })
+          assert.ok(page.records.length <= 2, 'a page is too long')
+          found.push(...idsOf(page.records))
+          after = page.next
+          if (after === undefined) break
+          assert.ok(!cursors.has(after), 'the search does not advance')
+          cursors.add(after)
+        } while (cursors.size < 1000)
+        assert.deepEqual(found, expected)
+      }
+    },
+  },
+  {
     name: 'a listing by state returns full pages of records in that state, while a relay claims and releases',
     async run(open) {
       await using world = await open({ retain: false })

@@ -69,6 +69,29 @@ export const insightMutants: readonly Mutant<OpenOutboxWorld>[] = [
     })),
     'every record is found': overriding((store) => ({ find: async () => (await store.list({}, { limit: 100 })).records })),
   }),
+  ...brokenOutbox('find returns an edited record by its new message id, and no longer by the old one', {
+    'an edited record is found by its old message id only': overriding((store) => {
+      const stored = new Map<string, string>()
+      return {
+        async rearm(which, edit, options) {
+          for (const { id, message } of (await store.list({}, { limit: 100 })).records) stored.set(id, message.id ?? '')
+          return await store.rearm(which, edit, options)
+        },
+        find: async ({ messageId }) =>
+          (await store.list({}, { limit: 100 })).records.filter(({ id, message }) => (stored.get(id) ?? message.id) === messageId),
+      }
+    }),
+    'a published record is found': overriding((store) => {
+      const found = new Map<string, Awaited<ReturnType<Required<OutboxAdmin>['find']>>>()
+      return {
+        async find({ messageId }) {
+          const now = await complete(store).find({ messageId })
+          if (now.length > 0) found.set(messageId, now)
+          return found.get(messageId) ?? now
+        },
+      }
+    }),
+  }),
   ...brokenOutbox('groups count parked and waiting records by cause, type and destination', {
     'waiting records are not counted': overriding((store) => ({
       groups: (by, filter) => complete(store).groups(by, { ...filter, state: 'parked' }),

@@ -16,6 +16,19 @@ function listing(page: (records: readonly OutboxRecord[], after: string | undefi
   }))
 }
 
+/** `list()` reads at most 70 records for a page. `next` is the cursor of a page that is not full, of the records that were read and of those that match. */
+function searching(next: (read: readonly OutboxRecord[], found: readonly OutboxRecord[]) => string | undefined): Decorate {
+  return overriding((store) => ({
+    async list(filter, { limit, after }) {
+      const { records, next: rest } = await store.list({}, { limit: 70, after })
+      const matching = new Set((await store.list(filter, { limit: 10_000 })).records.map(({ id }) => id))
+      const found = records.filter(({ id }) => matching.has(id))
+      if (found.length > limit) return { records: found.slice(0, limit), next: found[limit - 1]?.id }
+      return { records: found, next: rest === undefined ? undefined : next(records, found) }
+    },
+  }))
+}
+
 /** `list()` finds records, and reads them a moment later. Of these it returns those that fulfil the condition. */
 function readingLater(keeps: (record: OutboxRecord, filter: OutboxFilter) => boolean): Decorate {
   return overriding((store) => ({
@@ -131,6 +144,13 @@ export const listingMutants: readonly Mutant<OpenOutboxWorld>[] = [
         return { records: found.slice(0, limit), next: undefined }
       },
     })),
+  }),
+  ...brokenOutbox('a search finds all records that match, oldest first, on pages that may be short, and ends', {
+    'a page that is not full is the last one': searching(() => undefined),
+    'an empty page is the last one': searching((_, found) => found.at(-1)?.id),
+    'a search does not advance on an empty page': searching((read, found) => found.at(-1)?.id ?? String(Number(read[0]?.id) - 1)),
+    'a search skips the records behind a page': searching((read) => String(Number(read.at(-1)?.id) + 30)),
+    'a search begins again with records of the page before': searching((read) => read[Math.floor(read.length / 2)]?.id),
   }),
   ...brokenOutbox('a listing by state returns full pages of records in that state, while a relay claims and releases', {
     'records are read after they were found, whatever their state is by then': readingLater(() => true),

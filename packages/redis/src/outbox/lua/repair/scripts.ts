@@ -27,7 +27,19 @@ export const repairClasses = [
 export type RepairClass = (typeof repairClasses)[number]
 
 /** The phases of a pass. Wrong index entries are removed first, then missing ones are added, so that one pass is enough. */
-export const repairPhases = ['ready', 'waiting', 'inflight', 'sent', 'index', 'keys', 'errors', 'state', 'entries', 'sums'] as const
+export const repairPhases = [
+  'ready',
+  'waiting',
+  'inflight',
+  'sent',
+  'index',
+  'keys',
+  'errors',
+  'edited',
+  'state',
+  'entries',
+  'sums',
+] as const
 
 export type RepairPhase = (typeof repairPhases)[number]
 
@@ -197,6 +209,11 @@ function phases.errors(id)
   tally('strays')
   write('HDEL', errors, id)
 end
+function phases.edited(id)
+  if look(id) then return end
+  tally('strays')
+  write('HDEL', edited, id)
+end
 function phases.state(id, text)
   local s = look(id, text)
   local body = redis.call('HEXISTS', entries, id) == 1
@@ -302,8 +319,8 @@ if phase == 'sums' then
     end
   end
 else
-  local key = ({ entries = entries, state = state, errors = errors, ready = ready, waiting = waiting, inflight = inflight, sent = sent, index = index, keys = keys })[phase]
-  local isHash = key == entries or key == state or key == errors
+  local key = ({ entries = entries, state = state, errors = errors, edited = edited, ready = ready, waiting = waiting, inflight = inflight, sent = sent, index = index, keys = keys })[phase]
+  local isHash = key == entries or key == state or key == errors or key == edited
   local page = redis.call(isHash and 'HSCAN' or 'ZSCAN', key, cursor, 'COUNT', most)
   reply[1] = page[1]
   local seen = {}

@@ -9,7 +9,7 @@ import { ackordLua, type OutboxScript, outboxScript } from './prelude.ts'
  *
  *     KEYS from k on: those of a shard
  *     ARGV from a on: the number of records; then for each its id and destinationHash
- *     writes: for each state, body, error, index, then out of waiting, ready, inflight and keys; counts. `ackord.began` says whether it has written
+ *     writes: for each state, body, error, edited, index, then out of waiting, ready, inflight and keys; counts. `ackord.began` says whether it has written
  *
  * A cancelled record can be stored again by the same transaction, with another body: `checkCancel` records that for `ackord.check`.
  */
@@ -44,6 +44,7 @@ export const cancelLua: string = `do
         call('HDEL', KEYS[k + ${offsetOf('state')}], id)
         call('HDEL', KEYS[k + ${offsetOf('entries')}], id)
         call('HDEL', KEYS[k + ${offsetOf('errors')}], id)
+        call('HDEL', KEYS[k + ${offsetOf('edited')}], id)
         call('ZREM', KEYS[k + ${offsetOf('index')}], 'o' .. s.seq .. id)
         call('ZREM', KEYS[k + ${offsetOf('waiting')}], member)
         call('ZREM', KEYS[k + ${offsetOf('ready')}], member)

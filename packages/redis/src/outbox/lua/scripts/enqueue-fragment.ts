@@ -1,4 +1,4 @@
-import { layoutVersion, offsetOf, orderedLayoutVersion } from '../layout.ts'
+import { layoutVersion, maxOrigins, offsetOf, orderedLayoutVersion, originField } from '../layout.ts'
 
 /**
  * Stores records, in any script that has `ackordLua` before it: that of the outbox, the commit of a transaction, a user's. The first function checks everything
@@ -9,13 +9,13 @@ import { layoutVersion, offsetOf, orderedLayoutVersion } from '../layout.ts'
  *
  *     KEYS from k on: those of a shard
  *     ARGV from a on: the number of records; '1' if a conflict is an error, else '0', and behind it 'o' if there is order per key; token and lease of a relay that receives them without a claim, or '' and 0;
- *                     then for each its id, destinationHash, destination, print with key, delay, body
- *     writes: seq; for each body, its index entries, index, state; counts; the hint. Failures of the last two are ignored. `ackord.began` says whether it has written
+ *                     then for each its id, destinationHash, destination, print with key, delay, body, origin
+ *     writes: seq; for each body, its index entries, index, state; counts; the origins; the hint. Failures of the last three are ignored. `ackord.began` says whether it has written
  *
  * Arguments are made by `enqueueArguments()` or, for users, by `prepare()`.
  */
 export const enqueueLua: string = `do
-  local perRecord, head = 6, 4
+  local perRecord, head = 7, 4
   local call = redis.call
   -- Records that were checked and are not stored yet, by id: two records of one step may be in conflict with each other. false: the same step cancels the record that is stored
   -- or was to be.
@@ -67,6 +67,7 @@ export const enqueueLua: string = `do
     ackord.began = true
     -- Relays of earlier versions do not know order per key, and must not claim such records.
     if string.sub(ARGV[a + 1], 2) == 'o' then call('HSETNX', KEYS[k + ${offsetOf('meta')}], 'layout', '${orderedLayoutVersion}') end
+    local origins = {}
     for i, at in ipairs(fresh) do
       local id, destinationHash, delay = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 4])
       local leased = token ~= '' and delay == 0
@@ -84,9 +85,17 @@ export const enqueueLua: string = `do
       redis.pcall('HSETNX', KEYS[k + ${offsetOf('destinations')}], destinationHash, ARGV[at + 2])
       ackord.count(destinationHash, 'o', 1)
       if leased then ackord.count(destinationHash, 'i', 1) end
+      origins[ARGV[at + 6]] = (origins[ARGV[at + 6]] or 0) + 1
     end
     ackord.flush(k)
-    redis.pcall('HSETNX', KEYS[k + ${offsetOf('meta')}], 'layout', '${layoutVersion}')
+    -- An origin that is not counted makes the index of message ids incomplete, and it is not used until a search has built it again.
+    local meta = KEYS[k + ${offsetOf('meta')}]
+    for origin, stored in pairs(origins) do
+      local field = '${originField}' .. origin
+      local size = redis.pcall('HINCRBY', meta, field, stored) == stored and redis.pcall('HLEN', meta)
+      if type(size) == 'number' and size > ${maxOrigins} then redis.pcall('HDEL', meta, field) end
+    end
+    redis.pcall('HSETNX', meta, 'layout', '${layoutVersion}')
     if token == '' then redis.pcall('XADD', KEYS[k + ${offsetOf('wake')}], 'MAXLEN', '~', 1, '*', 'n', #fresh) end
     return reply
   end

@@ -41,14 +41,14 @@ return count`,
  *
  *     KEYS: those of a shard
  *     ARGV: id, its state as it was read, body, destinationHash, destination, milliseconds until it may be claimed, '1' if its attempts still
- *           count, the digest of its ordering key, or ''
+ *           count, the digest of its ordering key, or '', and its message id if its id is no longer the digest of its content, or ''
  *     returns: 1, or 0 if its state has changed
- *     writes: body, ready or waiting, keys, index, state, then out of index, keys and sent; counts; the hint
+ *     writes: edited, body, ready or waiting, keys, index, state, then out of index, keys and sent; counts; the hint
  */
 export const replaceScript: OutboxScript = outboxScript(
   'replace',
   `${shardLua}
-local id, text, body, destinationHash, name, delay, keep, key = unpack(ARGV)
+local id, text, body, destinationHash, name, delay, keep, key, messageId = unpack(ARGV)
 local s = redis.call('HGET', state, id) == text and ackord.read(text)
 if not s or s.status ~= 'F' and s.status ~= 'S' then return 0 end
 local letter = string.lower(s.status)
@@ -58,6 +58,7 @@ ackord.count(s.destinationHash, letter, -1)
 local before = ackord.line('f', id, s)
 ackord.count(destinationHash, 'o', 1)
 s.status, s.attempts, s.at, s.destinationHash, s.key = 'O', keep == '1' and s.attempts or 0, now + tonumber(delay), destinationHash, ackord.ordered(1) and key or ''
+if messageId == '' then redis.call('HDEL', edited, id) else redis.call('HSET', edited, id, messageId) end
 redis.call('HSET', entries, id, body)
 redis.call('HSETNX', destinations, destinationHash, name)
 await(id, s)
@@ -77,7 +78,7 @@ return 1`,
  *     KEYS: those of a shard
  *     ARGV: ids
  *     returns: the ids of the deleted records
- *     writes: state, body, error, index, keys; counts
+ *     writes: state, body, error, edited, index, keys; counts
  */
 export const discardScript: OutboxScript = outboxScript(
   'discard',
@@ -105,7 +106,7 @@ return gone`,
  *     KEYS: those of a shard
  *     ARGV: milliseconds, limit
  *     returns: the number of deleted records, and of those that it read
- *     writes: state, body, error, index, sent; counts
+ *     writes: state, body, error, edited, index, sent; counts
  */
 export const retentionScript: OutboxScript = outboxScript(
   'retention',

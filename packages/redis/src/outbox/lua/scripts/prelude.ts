@@ -137,6 +137,7 @@ local function forget(ids, members)
   remove('HDEL', state, ids)
   remove('HDEL', entries, ids)
   remove('HDEL', errors, ids)
+  remove('HDEL', edited, ids)
   remove('ZREM', index, members)
 end`
 

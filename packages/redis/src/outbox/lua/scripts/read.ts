@@ -1,5 +1,11 @@
 import { type OutboxScript, outboxScript, shardLua } from './prelude.ts'
 
+/** `headOf(body)`: a body without its data, which is behind the attributes. */
+const headLua = `local function headOf(body)
+  local digits = body and string.match(body, '^(%d+);')
+  return digits and string.sub(body, 1, #digits + 1 + tonumber(digits)) or body
+end`
+
 /**
  * Reads records by their ids. Writes nothing.
  *
@@ -20,19 +26,20 @@ return reply`,
  * Reads records in the order in which they were stored. Writes nothing.
  *
  *     KEYS: those of a shard
- *     ARGV: the letter of their status, the seq behind which to begin, or '', how many
+ *     ARGV: the letter of their status, the seq behind which to begin, or '', how many, '1' if bodies have their data
  *     returns: the time; then for each its member of the index, state, body and failures
  */
 export const listScript: OutboxScript = outboxScript(
   'list',
   `${shardLua}
+${headLua}
 local after = ARGV[2] == '' and '[' .. ARGV[1] or '(' .. ARGV[1] .. ARGV[2] .. '~'
 local members = redis.call('ZRANGEBYLEX', index, after, '(' .. ARGV[1] .. '~', 'LIMIT', 0, ARGV[3])
 local ids = {}
 for i, one in ipairs(members) do ids[i] = string.sub(one, 18) end
 local states, bodies, texts = fetch(state, ids), fetch(entries, ids), fetch(errors, ids)
 local reply = { string.format('%.0f', now) }
-for i, one in ipairs(members) do reply[i + 1] = { one, states[i], bodies[i], texts[i] } end
+for i, one in ipairs(members) do reply[i + 1] = { one, states[i], ARGV[4] == '1' and bodies[i] or headOf(bodies[i]), texts[i] } end
 return reply`,
 )
 

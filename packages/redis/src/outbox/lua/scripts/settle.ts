@@ -9,7 +9,7 @@ import { type OutboxScript, outboxScript, shardLua } from './prelude.ts'
  *           the ages are wanted; ids; tokens, or one for all; letters; then the arguments of the letters. `p` published: none. `f` failed: milliseconds until it may be claimed, or ''
  *           for the back-off of its attempts and parking at their maximum, and the failure. `k` parked: the failure. A failure is an error, its cause and the line of the history
  *     returns: the indexes of lost claims, from 0; and the milliseconds from storing to now of published records, if wanted
- *     writes: published and not kept: state, body, error, index, inflight, keys. The others: error, their new index entries, state, inflight, keys. counts
+ *     writes: published and not kept: state, body, error, edited, index, inflight, keys. The others: error, their new index entries, state, inflight, keys. counts
  */
 export const settleScript: OutboxScript = outboxScript(
   'settle',

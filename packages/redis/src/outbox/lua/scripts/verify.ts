@@ -25,7 +25,7 @@ try('INCRBY', seq, 0)
 try('HSETNX', meta, 'verified', 0)
 try('HSET', meta, 'checked', 1)
 try('HINCRBY', meta, 'verified', 1)
-for _, key in ipairs({ entries, state, errors, destinations, counts }) do try('HDEL', key, '') end
+for _, key in ipairs({ entries, state, errors, destinations, counts, edited }) do try('HDEL', key, '') end
 for _, key in ipairs({ ready, waiting, inflight, sent, index, keys, pollers }) do
   try('ZADD', key, 'XX', 0, '')
   try('ZREM', key, '')

@@ -1,11 +1,12 @@
 import { type Script, script } from '../../../client/port.ts'
 import { failureLua } from '../../failure-field.ts'
-import { clock, groupInfo, members, parkedConsumer, types, waitingConsumer } from './prelude.ts'
+import { lookup, messageIndex } from './index-scripts.ts'
+import { clock, groupInfo, members, parkedConsumer, rows, types, waitingConsumer } from './prelude.ts'
 
 /**
- * KEYS: the six of a destination. ARGV: group, first id, last id, maximum number, and the consumer whose entries are listed, or '' for all.
- * Returns the time, and for each entry, in order: id, fields, state, deliveries that count, when it can be claimed, until when it is leased, when it was parked, the field of its failures.
- * 'unread': no consumer has read it yet.
+ * KEYS: the six of a destination. ARGV: group, first id, last id, maximum number, the consumer whose entries are listed, or '' for all, '0' if entries of the default form
+ * are returned without their data, and a message id or ''. If the index of message ids is complete, all entries with that one are listed instead.
+ * Returns the time, '1' if it has used the index, and for each entry, in order, what `row` returns.
  */
 export const listEntries: Script = script(`${clock}
 ${members}
@@ -13,8 +14,12 @@ ${types}
 local problem = checkKeys(1)
 if problem then return problem end
 local stream, group = KEYS[1], ARGV[1]
-local entries = {}
-if ARGV[5] == '' then
+${rows}
+${lookup}
+local entries, indexed = {}, ARGV[7] ~= '' and idsWith(ARGV[7])
+if indexed then
+  for _, id in ipairs(indexed) do entries[#entries + 1] = id and redis.call('XRANGE', stream, id, id)[1] or nil end
+elseif ARGV[5] == '' then
   entries = redis.call('XRANGE', stream, ARGV[2], ARGV[3], 'COUNT', ARGV[4])
 else
   local page = redis.pcall('XPENDING', stream, group, ARGV[2], ARGV[3], ARGV[4], ARGV[5])
@@ -23,30 +28,10 @@ else
     entries[#entries + 1] = redis.call('XRANGE', stream, pending[1], pending[1])[1] or { pending[1] }
   end
 end
-local reply = { tostring(now) }
+local reply = { tostring(now), indexed and '1' or '0' }
 for _, found in ipairs(entries) do
-  local id = found[1]
-  local answer = redis.pcall('XPENDING', stream, group, id, id, 1)
-  local pending = not answer.err and answer[1]
-  local uncounted = tonumber(redis.call('HGET', KEYS[6], id))
-  local state, attempts, available, leased, parked = 'unread', uncounted and 1 - uncounted or 0, '', '', ''
-  if pending then
-    local owner = pending[2]
-    attempts = pending[4] - (uncounted or 0)
-    if owner == '${parkedConsumer}' then
-      state = 'parked'
-      parked = redis.call('ZSCORE', KEYS[4], member(id)) or tostring(now)
-    elseif owner == '${waitingConsumer}' then
-      local due = redis.call('ZSCORE', KEYS[2], member(id)) or redis.call('ZSCORE', KEYS[3], member(id)) or '0'
-      state = tonumber(due) > now and 'waiting' or 'ready'
-      available = due
-    else
-      local lease = tonumber(string.match(owner, '/(%d+)$'))
-      state = (not lease or pending[3] < lease) and 'leased' or 'ready'
-      if lease and state == 'leased' then leased = tostring(now - pending[3] + lease) end
-    end
-  end
-  reply[#reply + 1] = { id, found[2] or false, state, attempts, available, leased, parked, redis.call('HGET', KEYS[5], id) }
+  if ARGV[6] == '0' and found[2] then found[2][4] = '' end
+  reply[#reply + 1] = row(found)
 end
 return reply`)
 
@@ -95,7 +80,8 @@ local found, hasStream = groupOf(1)
 if not found then
   if not hasStream or redis.call('ZCARD', KEYS[4]) > 0 then return parked end
   redis.call('XGROUP', 'CREATE', stream, group, '0')
-  for i = 2, 6 do redis.call('DEL', KEYS[i]) end
+  local isIndexed = redis.call('HGET', KEYS[5], '')
+  for i = 2, 6 do if i ~= 5 or not isIndexed then redis.call('DEL', KEYS[i]) end end
   redis.call('SET', KEYS[7], 'closed')
 end
 for i = 5, #ARGV do
@@ -123,11 +109,12 @@ return parked`)
 
 /**
  * Replaces a parked entry by one with the same failures. KEYS: the six of a destination, the stream of the new entry, the set of destinations, the stream for wake-ups,
- * and `errors`, `uncounted` and the gate of the new entry's destination. ARGV: group, id, the destination, '1' if the attempts still count, then the fields of the new entry. Returns its id, or '' if the
- * old one was not parked.
+ * and `errors`, `uncounted` and the gate of the new entry's destination. ARGV: group, id, the destination, '1' if the attempts still count, '1' if message ids are indexed in any case, otherwise
+ * they are if there is an index, the message id of the new entry, then its fields. Returns its id, or '' if the old one was not parked.
  */
 export const replaceParked: Script = script(`${members}
 ${types}
+${messageIndex}
 local problem = checkKeys(1) or check(7, 'stream', 'set', 'stream', 'hash', 'hash')
 if problem then return problem end
 local id = ARGV[2]
@@ -137,24 +124,26 @@ if not pending or pending[2] ~= '${parkedConsumer}' then return '' end
 local attempts = ARGV[4] == '1' and pending[4] - (tonumber(redis.call('HGET', KEYS[6], id)) or 0) or 0
 -- XREADGROUP must not read the new entry: it may be large, and it may have attempts.
 redis.call('SET', KEYS[12], 'closed')
-local added = redis.call('XADD', KEYS[7], '*', unpack(ARGV, 5))
+local added = redis.call('XADD', KEYS[7], '*', unpack(ARGV, 7))
 -- Without a group the first claim would mistake the attempts and failures for those of a lost group.
 if redis.call('XLEN', KEYS[7]) == 1 then redis.pcall('XGROUP', 'CREATE', KEYS[7], ARGV[1], '0') end
 local failures = redis.call('HGET', KEYS[5], id)
 if failures then redis.call('HSET', KEYS[10], added, failures) end
+if ARGV[5] == '1' or redis.call('HGET', KEYS[10], '') then addToIndex(KEYS[10], added, ARGV[6]) end
 if attempts > 0 then redis.call('HSET', KEYS[11], added, 1 - attempts) end
 redis.call('SADD', KEYS[8], ARGV[3])
 redis.call('XADD', KEYS[9], 'MAXLEN', '~', 1, '*', 'n', 1)
 redis.call('XACK', KEYS[1], ARGV[1], id)
 redis.call('XDEL', KEYS[1], id)
 redis.call('ZREM', KEYS[4], member(id))
-redis.call('HDEL', KEYS[5], id)
+forget(KEYS[5], { id }, 1, 1)
 redis.call('HDEL', KEYS[6], id)
 return added`)
 
 /** KEYS: the six of a destination. ARGV: group, then ids. Deletes those that are parked. Returns their ids. */
 export const discardParked: Script = script(`${members}
 ${types}
+${messageIndex}
 local problem = checkKeys(1)
 if problem then return problem end
 local discarded = {}
@@ -166,7 +155,7 @@ for i = 2, #ARGV do
     redis.call('XACK', KEYS[1], ARGV[1], id)
     redis.call('XDEL', KEYS[1], id)
     redis.call('ZREM', KEYS[4], member(id))
-    redis.call('HDEL', KEYS[5], id)
+    forget(KEYS[5], { id }, 1, 1)
     redis.call('HDEL', KEYS[6], id)
     discarded[#discarded + 1] = id
   end

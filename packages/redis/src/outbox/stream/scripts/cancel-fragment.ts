@@ -1,5 +1,6 @@
 import { script } from '../../../client/port.ts'
 import type { CommitFragment } from '../../../client/queued-command.ts'
+import { messageIndex } from './index-scripts.ts'
 import { members, parkedConsumer, waitingConsumer } from './prelude.ts'
 
 /**
@@ -17,6 +18,7 @@ import { members, parkedConsumer, waitingConsumer } from './prelude.ts'
 export const cancelFragment: CommitFragment = {
   letter: 'd',
   ...script(`${members}
+${messageIndex}
 local hasCancelled = false
 function fragment.check(name, k)
   for i, wanted in ipairs({ 'stream', 'zset', 'zset', 'zset', 'hash', 'hash' }) do
@@ -48,7 +50,7 @@ function fragment.run(name, k, a, argc)
       redis.call('XDEL', stream, id)
       redis.call('ZREM', KEYS[k + 1], member(id))
       redis.call('ZREM', KEYS[k + 2], member(id))
-      redis.call('HDEL', KEYS[k + 4], id)
+      forget(KEYS[k + 4], { id }, 1, 1)
       redis.call('HDEL', KEYS[k + 5], id)
     end
   end

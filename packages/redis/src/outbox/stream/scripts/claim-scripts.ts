@@ -1,4 +1,5 @@
 import { type Script, script } from '../../../client/port.ts'
+import { messageIndex } from './index-scripts.ts'
 import { byteRoom, clock, groupInfo, members, parkedConsumer, types, waitingConsumer } from './prelude.ts'
 
 /** The maximum number of entries that are read at once. They are in memory before their sizes are known. */
@@ -17,6 +18,7 @@ const maxPassed = 1000
 export const takeDue: Script = script(`${clock}
 ${members}
 ${types}
+${messageIndex}
 ${byteRoom(4)}
 local group, consumer, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local destinations = (#KEYS - 1) / 6
@@ -43,7 +45,7 @@ local function take(destination, key, most)
       else
         redis.call('XACK', stream, group, id)
         redis.call('HDEL', uncounted, id)
-        redis.call('HDEL', KEYS[first + 4], id)
+        forget(KEYS[first + 4], { id }, 1, 1)
         table.insert(reply[destination + 4][2], id)
       end
     end
@@ -76,7 +78,8 @@ return reply`)
 
 /**
  * Takes entries that no consumer has read, like XREADGROUP, which has no limit in bytes and is not allowed in scripts before Redis 7. Creates missing groups.
- * If an existing group was lost, it is unknown which entries were read: all entries of the stream are delivered again, including parked ones, and the other keys are deleted.
+ * If an existing group was lost, it is unknown which entries were read: all entries of the stream are delivered again, including parked ones, and the other keys are deleted, except
+ * `errors` with an index of message ids: that of a new stream is there before its group.
  * KEYS: per destination its six, then the gate of each. ARGV: group, consumer, limit, the most bytes, whether the first entry is taken even if it is larger.
  * Returns the bytes, '1' if it stopped before an entry that did not fit, and per destination a list of { id, fields, uncounted }, the number of entries that were parked in a lost group,
  * '1' if the destination is empty, and '1' if its gate is open; or the problem of its keys. Opens gates that were never closed, and others when all entries were read.
@@ -113,7 +116,8 @@ for destination = 1, destinations do
     elseif hasStream then
       parked = redis.call('ZCARD', KEYS[first + 3])
       -- A server whose memory is full accepts DEL, and then the rest of the same script. Without the group nothing could be published to free memory.
-      for i = 1, 5 do redis.call('DEL', KEYS[first + i]) end
+      local isIndexed = redis.call('HGET', KEYS[first + 4], '')
+      for i = 1, 5 do if i ~= 4 or not isIndexed then redis.call('DEL', KEYS[first + i]) end end
       redis.call('XGROUP', 'CREATE', KEYS[first], group, '0')
       -- Entries that were read before are unread again.
       if gate == 'stream' then
@@ -216,6 +220,7 @@ return reply`)
  * entry that did not fit.
  */
 export const takeOver: Script = script(`${types}
+${messageIndex}
 ${byteRoom(4)}
 local group, consumer, limit, idle, budget = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local fromName, fromId = ARGV[8], ARGV[9]
@@ -231,7 +236,7 @@ local function take(id, delivery)
     table.insert(reply[1], { id, found[2], delivery + 1, tonumber(redis.call('HGET', KEYS[6], id)) or 0 })
   else
     redis.call('XACK', stream, group, id)
-    redis.call('HDEL', KEYS[5], id)
+    forget(KEYS[5], { id }, 1, 1)
     redis.call('HDEL', KEYS[6], id)
     table.insert(reply[2], id)
   end

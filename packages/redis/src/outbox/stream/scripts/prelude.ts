@@ -105,3 +105,32 @@ export const groupInfo = `local function groupOf(first)
   end
   return nil, true
 end`
+
+/**
+ * For scripts that list entries: `row(found)` returns of an entry its id, fields, state, deliveries that count, when it can be claimed, until when it is leased, when it was parked,
+ * and the field of its failures. 'unread': no consumer has read it yet. KEYS: the six of a destination. ARGV: group.
+ */
+export const rows: string = `local function row(found)
+  local id = found[1]
+  local answer = redis.pcall('XPENDING', KEYS[1], ARGV[1], id, id, 1)
+  local pending = not answer.err and answer[1]
+  local uncounted = tonumber(redis.call('HGET', KEYS[6], id))
+  local state, attempts, available, leased, parked = 'unread', uncounted and 1 - uncounted or 0, '', '', ''
+  if pending then
+    local owner = pending[2]
+    attempts = pending[4] - (uncounted or 0)
+    if owner == '${parkedConsumer}' then
+      state = 'parked'
+      parked = redis.call('ZSCORE', KEYS[4], member(id)) or tostring(now)
+    elseif owner == '${waitingConsumer}' then
+      local due = redis.call('ZSCORE', KEYS[2], member(id)) or redis.call('ZSCORE', KEYS[3], member(id)) or '0'
+      state = tonumber(due) > now and 'waiting' or 'ready'
+      available = due
+    else
+      local lease = tonumber(string.match(owner, '/(%d+)$'))
+      state = (not lease or pending[3] < lease) and 'leased' or 'ready'
+      if lease and state == 'leased' then leased = tostring(now - pending[3] + lease) end
+    end
+  end
+  return { id, found[2] or false, state, attempts, available, leased, parked, redis.call('HGET', KEYS[5], id) }
+end`

@@ -1,5 +1,6 @@
 import { type Script, script } from '../../../client/port.ts'
 import { failureLua } from '../../failure-field.ts'
+import { messageIndex } from './index-scripts.ts'
 import { clock, holding, members, parkedConsumer, types, waitingConsumer } from './prelude.ts'
 
 // Common to all. KEYS: the six of a destination, for each relay with claims there. ARGV: group, then for each of these: the relay's name; the
@@ -46,6 +47,7 @@ for first = 1, #KEYS - 5, 6 do
 export const settleHeld: Script = script(`${clock}
 ${members}
 ${failureLua}
+${messageIndex}
 ${forEachHeld(`if letter == 'p' then
       if held then
         finished = finished + 1
@@ -65,11 +67,10 @@ ${forEachHeld(`if letter == 'p' then
       end
       at = at + 3
     end`)}
-  -- Also those of first deliveries: an entry that replaces a parked one has its failures.
-  local hasFailures = finished > 0 and redis.call('HLEN', KEYS[first + 4]) > 0
   for i = 1, finished, 1000 do
     local last = math.min(i + 999, finished)
-    if hasFailures then redis.call('HDEL', KEYS[first + 4], unpack(done, i, last)) end
+    -- Also those of first deliveries: an entry that replaces a parked one has its failures.
+    forget(KEYS[first + 4], done, i, last)
     redis.call('XACK', stream, group, unpack(done, i, last))
     redis.call('XDEL', stream, unpack(done, i, last))
   end

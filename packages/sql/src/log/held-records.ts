@@ -1,0 +1,354 @@
+import type { LogCursor, LogPosition, LogRange } from '../contract/log-statements.ts'
+import type { InFlightRow } from '../contract/store-dialect.ts'
+import { bytesOf } from '../records/claim-bytes.ts'
+import { compareSeq } from '../records/claimed-record.ts'
+import type { Row } from '../records/row.ts'
+
+/** More seqs than this in a cursor are worth looking for a shorter list. */
+const manySeqs = 500
+
+/** What one statement has read, as far as it is not done. */
+export class Chunk {
+  /** How far the reading was before. */
+  readonly #start: LogPosition
+  /** The snapshot up to which it has read. */
+  readonly #until: Omit<LogRange, 'seq'>
+  /** The seqs that were read, ascending, and the number of those that are done without a gap. */
+  #seqs: readonly string[] = []
+  #next = 0
+  /** What is done beyond that. */
+  readonly #done: Set<string>
+  end: LogPosition
+  open = 0
+
+  /** `moved`: what was moved to the outbox table right away. */
+  constructor(start: LogPosition, end: LogPosition, moved: readonly string[]) {
+    this.#start = start
+    this.end = end
+    this.#until = end.range ?? { until: end.snapshot, floor: end.floor }
+    this.#done = new Set(moved)
+  }
+
+  hold(seqs: readonly string[]): void {
+    this.#seqs = seqs
+    this.open = seqs.length
+  }
+
+  /** Takes over what a later read has done, if it has left nothing open. */
+  extend({ end, done }: { readonly end: LogPosition; readonly done: Iterable<string> }): void {
+    this.end = end
+    for (const seq of done) this.#done.add(seq)
+  }
+
+  get done(): ReadonlySet<string> {
+    return this.#done
+  }
+
+  /** Up to where everything is done, and what is done beyond it, after these records are done too. */
+  progress(finished: ReadonlySet<string>): { readonly position: LogPosition; readonly done: readonly string[] } {
+    const next = this.#nextAfter((seq) => this.#done.has(seq) || finished.has(seq))
+    const last = this.#seqs[next - 1]
+    const isBeyond = (seq: string) => last === undefined || compareSeq(seq, last) > 0
+    const done = [...this.#done].filter(isBeyond)
+    for (let index = next; index < this.#seqs.length; index += 1) {
+      const seq = this.#seqs[index] ?? ''
+      if (finished.has(seq)) done.push(seq)
+    }
+    if (last === undefined) return { position: this.#start, done }
+    return { position: { snapshot: this.#start.snapshot, floor: this.#start.floor, range: { ...this.#until, seq: last } }, done }
+  }
+
+  /** Everything that is done. */
+  allDone(finished: ReadonlySet<string>): readonly string[] {
+    const passed = this.#seqs.slice(0, this.#next)
+    return [...passed, ...this.#done, ...this.#seqs.slice(this.#next).filter((seq) => finished.has(seq))]
+  }
+
+  finish(seq: string): void {
+    this.open -= 1
+    this.#done.add(seq)
+    const next = this.#nextAfter((one) => this.#done.has(one))
+    for (let index = this.#next; index < next; index += 1) this.#done.delete(this.#seqs[index] ?? '')
+    this.#next = next
+  }
+
+  #nextAfter(isDone: (seq: string) => boolean): number {
+    let next = this.#next
+    while (next < this.#seqs.length && isDone(this.#seqs[next] ?? '')) next += 1
+    return next
+  }
+}
+
+/** Partitions that are read together. */
+export class LogGroup {
+  readonly partitions: Set<number>
+  /** How far it was read, and up to where everything is done. */
+  read: LogPosition
+  #done: LogPosition
+  /** Records that were done before they were read here. */
+  readonly #doneBefore: string[]
+  /** The snapshot up to which the former owner was reading. It need not show all of `#doneBefore`; every snapshot that was taken here does. */
+  readonly #inherited: string | undefined
+  /** Those that are not done, and those between them, in the order in which they were read. */
+  #chunks: Chunk[] = []
+  /** By the runtime's clock: when the cursor was written. */
+  writtenAt: number
+
+  constructor(partitions: readonly number[], position: LogPosition, done: readonly string[], now: number) {
+    this.partitions = new Set(partitions)
+    this.read = position
+    this.#done = position
+    this.#doneBefore = [...done]
+    this.#inherited = position.range?.until
+    this.writtenAt = now
+  }
+
+  /** Whether it can be read together with another one that was read equally far. */
+  get isDone(): boolean {
+    return this.#chunks.length === 0 && this.#doneBefore.length === 0 && this.read.range === undefined
+  }
+
+  /** Records beyond what was read that are done. */
+  get doneBefore(): readonly string[] {
+    return this.#doneBefore
+  }
+
+  /** The cursor if everything that was read is done. */
+  get end(): LogCursor {
+    return { position: this.read, open: [], done: this.#doneBefore, noted: undefined }
+  }
+
+  /** Adds what was read. */
+  add(chunk: Chunk): void {
+    this.read = chunk.end
+    // A complete read has passed all of them, unless it is the former owner's.
+    if (chunk.end.range === undefined && chunk.end.snapshot !== this.#inherited)
+      chunk.extend({ end: chunk.end, done: this.#doneBefore.splice(0) })
+    const last = this.#chunks.at(-1)
+    if (chunk.open > 0) this.#chunks.push(chunk)
+    else if (last === undefined) this.#done = chunk.end
+    else last.extend(chunk)
+  }
+
+  /** The cursor after these records are done. If much is done beyond the position, it lists what is open instead. */
+  cursor(held: HeldRecords, finished: ReadonlySet<string>, notedBefore: string | undefined): LogCursor {
+    const openAfter = new Map(this.#chunks.map((chunk) => [chunk, chunk.open]))
+    for (const seq of finished) {
+      const record = held.all.get(seq)
+      if (record?.group === this) openAfter.set(record.chunk, (openAfter.get(record.chunk) ?? 0) - 1)
+    }
+    const first = this.#chunks.findIndex((chunk) => openAfter.get(chunk) !== 0)
+    const [chunk, ...later] = first === -1 ? [] : this.#chunks.slice(first)
+    const before = this.#doneBefore
+    const noted = held.firstNoted(finished, notedBefore)
+    if (chunk === undefined) return { position: this.#chunks.at(-1)?.end ?? this.#done, open: [], done: before, noted }
+    const progress = chunk.progress(finished)
+    const done = [...progress.done, ...later.flatMap((one) => one.allDone(finished))]
+    if (done.length > manySeqs) {
+      const open = [...held.all.values()].filter(({ group, seq }) => group === this && !finished.has(seq)).map(({ seq }) => seq)
+      if (open.length < done.length) return { position: this.read, open, done: before, noted }
+    }
+    return { position: progress.position, open: [], done: [...done, ...before], noted }
+  }
+
+  /** A record is done. */
+  finish({ chunk, seq }: HeldRecord): void {
+    chunk.finish(seq)
+    const first = this.#chunks.findIndex(({ open }) => open > 0)
+    const finished = first === -1 ? this.#chunks.length : first
+    if (finished === 0) return
+    this.#done = this.#chunks[finished - 1]?.end ?? this.#done
+    this.#chunks = this.#chunks.slice(finished)
+  }
+}
+
+/** A record of the log that was read and is not done. */
+export interface HeldRecord extends InFlightRow {
+  readonly row: Row
+  readonly group: LogGroup
+  readonly chunk: Chunk
+  /** Destination and key, if it has one. */
+  readonly keyName: string | undefined
+  readonly bytes: number
+  /** Whether a relay has it, and where that was written down. */
+  isGiven: boolean
+  noted: string | undefined
+}
+
+/** The records of the log that were read and are not done, by seq and by key. */
+export class HeldRecords {
+  readonly #bySeq = new Map<string, HeldRecord>()
+  readonly #byKey = new Map<string, HeldRecord[]>()
+  /** Those that no relay has, by seq unless one was taken back. */
+  #idle = new Set<HeldRecord>()
+  #isSorted = true
+  #idleBytes = 0
+  /** The number of given records by where that was written down. */
+  readonly #notes = new Map<string, number>()
+
+  get all(): ReadonlyMap<string, HeldRecord> {
+    return this.#bySeq
+  }
+
+  /** Those that no relay has, by seq. */
+  get idle(): ReadonlySet<HeldRecord> {
+    if (!this.#isSorted) this.#idle = new Set([...this.#idle].sort((one, other) => compareSeq(one.seq, other.seq)))
+    this.#isSorted = true
+    return this.#idle
+  }
+
+  get idleBytes(): number {
+    return this.#idleBytes
+  }
+
+  ofKey(keyName: string): readonly HeldRecord[] {
+    return this.#byKey.get(keyName) ?? []
+  }
+
+  /** The idle records of keys that have more than this many. */
+  crowded(max: number): readonly HeldRecord[] {
+    if (this.#idle.size <= max) return []
+    return [...this.#byKey.values()].filter(({ length }) => length > max).flatMap((records) => records.filter(({ isGiven }) => !isGiven))
+  }
+
+  /** Where it was first written down that records were given, after these are done. `otherwise`: at the latest. */
+  firstNoted(finished: ReadonlySet<string>, otherwise: string | undefined): string | undefined {
+    const left = new Map(this.#notes)
+    for (const seq of finished) {
+      const { noted, isGiven } = this.#bySeq.get(seq) ?? {}
+      if (isGiven === true && noted !== undefined) left.set(noted, (left.get(noted) ?? 0) - 1)
+    }
+    let first = otherwise
+    for (const [noted, count] of left) if (count > 0 && (first === undefined || compareSeq(noted, first) < 0)) first = noted
+    return first
+  }
+
+  add(record: HeldRecord): void {
+    this.#bySeq.set(record.seq, record)
+    this.#addIdle(record)
+    if (record.keyName === undefined) return
+    const others = this.#byKey.get(record.keyName)
+    if (others === undefined) this.#byKey.set(record.keyName, [record])
+    else others.push(record)
+  }
+
+  give(record: HeldRecord, noted: string): void {
+    record.isGiven = true
+    this.#removeIdle(record)
+    this.note(record, noted)
+  }
+
+  /** It was written down elsewhere that the record was given. */
+  note(record: HeldRecord, noted: string | undefined): void {
+    if (record.noted !== undefined) this.#count(record.noted, -1)
+    record.noted = noted
+    if (noted !== undefined) this.#count(noted, 1)
+  }
+
+  takeBack(record: HeldRecord): void {
+    record.isGiven = false
+    this.note(record, undefined)
+    this.#addIdle(record)
+    this.#isSorted = false
+  }
+
+  remove(record: HeldRecord): void {
+    this.#bySeq.delete(record.seq)
+    this.#removeIdle(record)
+    this.note(record, undefined)
+    if (record.keyName === undefined) return
+    const all = this.#byKey.get(record.keyName) ?? []
+    const index = all.indexOf(record)
+    if (index >= 0) all.splice(index, 1)
+    if (all.length === 0) this.#byKey.delete(record.keyName)
+  }
+
+  clear(): void {
+    this.#bySeq.clear()
+    this.#byKey.clear()
+    this.#idle.clear()
+    this.#notes.clear()
+    this.#idleBytes = 0
+  }
+
+  #addIdle(record: HeldRecord): void {
+    if (this.#idle.has(record)) return
+    this.#idle.add(record)
+    this.#idleBytes += record.bytes
+  }
+
+  #removeIdle(record: HeldRecord): void {
+    if (this.#idle.delete(record)) this.#idleBytes -= record.bytes
+  }
+
+  #count(noted: string, change: number): void {
+    const count = (this.#notes.get(noted) ?? 0) + change
+    if (count > 0) this.#notes.set(noted, count)
+    else this.#notes.delete(noted)
+  }
+}
+
+export interface ChooseOptions {
+  readonly limit: number
+  readonly isAsked: (record: HeldRecord) => boolean
+  /** Whether records of a key may be given. */
+  readonly isFree: (keyName: string) => boolean
+}
+
+/** Records to give, evenly: of each destination as many, of its keys as many as of its records without a key, of each key as many, and of each the first ones. */
+export function chooseInTurns(held: HeldRecords, { limit, isAsked, isFree }: ChooseOptions): readonly HeldRecord[] {
+  const byDestination = new Map<string, { readonly plain: HeldRecord[]; readonly runs: (readonly HeldRecord[])[] }>()
+  const seen = new Set<string>()
+  for (const record of held.idle) {
+    const { destination, keyName } = record
+    let queues = byDestination.get(destination)
+    if (queues === undefined) {
+      queues = { plain: [], runs: [] }
+      byDestination.set(destination, queues)
+    }
+    if (keyName === undefined) {
+      if (queues.plain.length < limit && isAsked(record)) queues.plain.push(record)
+    } else if (queues.runs.length < limit && !seen.has(keyName)) {
+      seen.add(keyName)
+      const run = held.ofKey(keyName)
+      if (isAsked(record) && isFree(keyName) && !run.some(({ isGiven }) => isGiven)) queues.runs.push(run)
+    }
+  }
+  const queues = [...byDestination.values()]
+    .flatMap(({ plain, runs }) => [plain, firstOfEach(runs, limit)])
+    .filter(({ length }) => length > 0)
+  if (queues.length === 1) return queues[0]?.slice(0, limit) ?? []
+  const chosen: HeldRecord[] = []
+  for (let turn = 0; chosen.length < limit && queues.some((queue) => turn < queue.length); turn += 1) {
+    for (const queue of queues) {
+      const record = queue[turn]
+      if (record !== undefined && chosen.length < limit) chosen.push(record)
+    }
+  }
+  return chosen
+}
+
+/** The first record of each run, then the second of each, and so on. */
+function firstOfEach(runs: readonly (readonly HeldRecord[])[], limit: number): readonly HeldRecord[] {
+  const records: HeldRecord[] = []
+  let left = runs
+  for (let turn = 0; left.length > 0 && records.length < limit; turn += 1) {
+    for (const run of left) {
+      const record = run[turn]
+      if (record !== undefined) records.push(record)
+    }
+    left = left.filter((run) => turn + 1 < run.length)
+  }
+  return records
+}
+
+export function keyNameOf({ destination, key }: Pick<InFlightRow, 'destination' | 'key'>): string | undefined {
+  return key === undefined ? undefined : JSON.stringify([destination, key])
+}
+
+/** The bytes of a row, as `ClaimOptions.maxBytes` counts them. */
+export function sizeOf(row: Row): number {
+  const bytes = bytesOf([row])
+  // A row that was not read because of its size must not make the sum of others infinite forever.
+  return Number.isFinite(bytes) ? bytes : Number.MAX_SAFE_INTEGER / 2 ** 20
+}

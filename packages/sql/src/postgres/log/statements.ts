@@ -1,0 +1,354 @@
+import { rootContext } from '@ackord/core'
+import type { Tables } from '../../contract/database-options.ts'
+import type { RunStatement } from '../../contract/driver.ts'
+import type { LastCursor, LogCursor, LogFence, LogMove, LogPosition, LogReadOptions, LogStatements } from '../../contract/log-statements.ts'
+import type { OwnershipPort } from '../../contract/store-dialect.ts'
+import { lineOf } from '../../records/claimed-record.ts'
+import { partitionCount } from '../../records/outbox-row.ts'
+import type { Row } from '../../records/row.ts'
+import { ageOf, type BindParameter, bindTo, instant, numberArray } from '../sql-text.ts'
+import { transactionSettings } from '../transaction-control.ts'
+import { lastSeqSql, recordColumns, writtenLeafSql } from './log-sql.ts'
+import { beginning, isWithinSql, rowsAfterSql } from './positions.ts'
+import { openLog } from './restore.ts'
+import { type RotationOptions, rotateLog } from './rotation.ts'
+
+/** Milliseconds for which published records are kept with `retain`. */
+const keepPublished = 24 * 60 * 60 * 1000
+
+/** One statement per call, except for `open`, `cursors` and `rotate`. */
+export function postgresLog({ driver, tables, retain }: OwnershipPort, rotation: RotationOptions = {}): LogStatements {
+  const run: RunStatement = (sql, parameters = []) => driver.run(driver.pool, sql, parameters)
+  // A statement after LOCK TABLE must see what was committed before.
+  const settings = transactionSettings({ isolation: 'read committed' })
+  const inTransaction = <T>(work: (run: RunStatement) => Promise<T>) =>
+    driver.transaction(settings, (session) => work(session.run), rootContext().signal)
+  return {
+    open: () => openLog(inTransaction, tables),
+
+    async cursors(partitions) {
+      // READ COMMITTED: with a snapshot from before a truncation, it would see neither the truncated cursors nor where they were carried over to.
+      const { rows } = await inTransaction((inside) => inside(lastCursorsSql(tables, '$1'), [numberArray(partitions)]))
+      return rows.map(lastCursorOf)
+    },
+
+    async takeOver(fence, last) {
+      const { sql, parameters } = takeOverSql(tables, fence, last)
+      return (await run(sql, parameters)).rows.length === 1
+    },
+
+    async note(member, seqs) {
+      const { cursors, taken, meta } = tables
+      const sql = `WITH async AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)),
+noted AS (
+  INSERT INTO ${cursors} (leaf, kind, member, open) SELECT ${writtenLeafSql(meta)}, 'r', $1::uuid, $2::bigint[] FROM async RETURNING generation
+)
+SELECT generation::text AS noted, (SELECT array_agg(seq)::text FROM ${taken} WHERE seq = ANY($2::bigint[])) AS taken FROM noted`
+      const [row] = (await run(sql, [member, numberArray(seqs)])).rows
+      return { noted: String(row?.['noted']), taken: numbersOf(row?.['taken']) }
+    },
+
+    async read(options) {
+      const { sql, parameters } = readSql(tables, options)
+      const { rows } = await run(sql, parameters)
+      const report = rows.find((row) => row['seq'] === null)
+      // Without this row, the member's lease had expired.
+      if (report === undefined) {
+        return {
+          status: undefined,
+          rows: [],
+          position: options.position,
+          complete: false,
+          cut: false,
+          moved: [],
+          noted: undefined,
+          lastSeq: '0',
+        }
+      }
+      const { remaining, live, gone, until, last, complete, cut, moved, noted, last_seq } = JSON.parse(
+        String(report['attributes']),
+      ) as ReadReport
+      return {
+        status: { remaining, live, gone, free: 0 },
+        rows: rows.filter((row) => row !== report),
+        position: positionAfter(options, { until, last, complete }),
+        complete,
+        cut,
+        moved: numbersOf(moved),
+        noted: noted ?? undefined,
+        lastSeq: last_seq,
+      }
+    },
+
+    async contents(seqs) {
+      const sql = `SELECT seq::text AS seq, data, attributes FROM ${tables.log} WHERE seq = ANY($1::bigint[])`
+      return (await run(sql, [numberArray(seqs)])).rows
+    },
+
+    async write(fence, cursor, moves) {
+      const { sql, parameters } = writeSql(tables, fence, cursor, moves)
+      return (await run(sql, parameters)).rows.length === 1
+    },
+
+    rotate: () => rotateLog(inTransaction, tables, { keep: retain ? keepPublished : 0, ...rotation }),
+  }
+}
+
+interface LogStatement {
+  readonly sql: string
+  readonly parameters: readonly unknown[]
+}
+
+/** What the statement reports about itself. */
+interface ReadReport {
+  readonly remaining: number
+  readonly live: number
+  readonly gone: number
+  readonly until: string
+  readonly last: string | null
+  readonly complete: boolean
+  readonly cut: boolean
+  readonly moved: string | null
+  readonly noted: string | null
+  readonly last_seq: string
+}
+
+function positionAfter(
+  { position, floor }: LogReadOptions,
+  { until, last, complete }: Pick<ReadReport, 'until' | 'last' | 'complete'>,
+): LogPosition {
+  const { range } = position
+  const untilFloor = range?.floor ?? floor
+  if (complete) return { snapshot: until, floor: untilFloor }
+  return { ...position, range: { until, floor: untilFloor, seq: last ?? range?.seq ?? '0' } }
+}
+
+/** Reads a chunk, and moves what cannot be given, which it writes down: it must not be read again. */
+function readSql(tables: Tables, options: LogReadOptions): LogStatement {
+  const { outbox, log, relays, cursors, taken, meta } = tables
+  const { partitions, position, until = position.range?.until, destinations, except, behindParked, maxBytes } = options
+  const parameters: unknown[] = []
+  const bind = bindTo(parameters)
+  const member = bind(options.member, 'uuid')
+  const limit = bind(options.limit, 'integer')
+  const rows = rowsAfterSql({
+    log,
+    columns: `l.seq, ${recordColumns('l.')}`,
+    after: position,
+    until,
+    conditions: [
+      ...(options.done.length === 0 ? [] : [`NOT l.seq = ANY(${bind(numberArray(options.done), 'bigint[]')})`]),
+      ...(partitions.length === partitionCount ? [] : [`l.partition = ANY(${bind(numberArray(partitions), 'smallint[]')})`]),
+      'EXISTS (SELECT FROM me)',
+    ],
+    limit,
+    bind,
+  })
+  const ofKey =
+    'o.destination = l.destination AND o.partition = l.partition AND o.ordering_key = l.ordering_key AND o.ordering_key IS NOT NULL'
+  const moves = [
+    ...(except.length > 0 ? [`l.destination = ANY(${bind([...except], 'text[]')})`] : []),
+    ...(destinations === undefined ? [] : [`NOT l.destination = ANY(${bind([...destinations], 'text[]')})`]),
+    `l.ordering_key IS NOT NULL AND EXISTS (SELECT FROM ${outbox} AS o WHERE ${ofKey} AND o.state IN ('ready', 'waiting'))`,
+    ...(behindParked === 'given'
+      ? []
+      : [`l.ordering_key IS NOT NULL AND EXISTS (SELECT FROM ${outbox} AS o WHERE ${ofKey} AND o.state = 'parked')`]),
+  ]
+  const sized = `SELECT l.*, row_number() OVER turns AS n, sum(octet_length(l.data)::float8 + octet_length(l.attributes)) OVER turns AS bytes
+  FROM chunk AS l WINDOW turns AS (ORDER BY l.seq ROWS UNBOUNDED PRECEDING)`
+  const fits = (max: number, before = bind(options.spent, 'float8')) =>
+    `${before} + bytes <= ${bind(max, 'float8')} OR (n = 1 AND ${before} = 0)`
+  const fitting = maxBytes === undefined ? 'SELECT * FROM chunk' : `SELECT * FROM (${sized}) AS sized WHERE ${fits(maxBytes)}`
+  const data = maxBytes === undefined ? 'l.data' : `CASE WHEN octet_length(l.data) > ${bind(maxBytes, 'float8')} THEN NULL ELSE l.data END`
+  const sql = `WITH me AS MATERIALIZED (
+  SELECT (extract(epoch FROM r.alive_until - clock_timestamp()) * 1000)::float8 AS remaining, set_config('synchronous_commit', 'off', true)
+  FROM ${relays} AS r WHERE r.member = ${member} AND r.alive_until > clock_timestamp()
+),
+chunk AS MATERIALIZED (${rows}),
+fitting AS MATERIALIZED (${fitting}),
+sorted AS MATERIALIZED (SELECT l.*, ${moves.map((one) => `(${one})`).join(' OR ')} AS moves, EXISTS (SELECT FROM ${taken} AS t WHERE t.seq = l.seq) AS taken FROM fitting AS l),
+moved AS (
+  INSERT INTO ${outbox} (seq, state, ${recordColumns()}, available_at) OVERRIDING SYSTEM VALUE
+  SELECT l.seq, 'ready', ${recordColumns('l.')}, l.created_at FROM sorted AS l WHERE l.moves AND NOT l.taken
+  ON CONFLICT DO NOTHING
+),
+counted AS MATERIALIZED (
+  SELECT (SELECT count(*) FROM chunk) AS read, count(*) AS fit, max(seq) AS last, array_agg(seq) FILTER (WHERE moves AND NOT taken) AS moved FROM sorted
+),
+ended AS MATERIALIZED (
+  SELECT counted.*, read < ${limit} AND fit = read AS complete, ${until === undefined ? 'pg_current_snapshot()' : bind(until, 'pg_snapshot')} AS until FROM counted
+),
+noted AS (
+  INSERT INTO ${cursors} (leaf, kind, member, done) SELECT ${writtenLeafSql(meta)}, 'r', ${member}, moved FROM ended WHERE moved IS NOT NULL
+  RETURNING generation
+)
+SELECT NULL::text AS seq, NULL::text AS state, NULL::text AS destination, NULL::bytea AS data,
+  json_build_object(
+    'remaining', me.remaining,
+    'live', (SELECT count(*) FROM ${relays} WHERE alive_until > clock_timestamp()),
+    'gone', (SELECT count(*) FROM ${relays} WHERE alive_until <= clock_timestamp()),
+    'until', ended.until::text, 'last', ended.last::text, 'complete', ended.complete, 'cut', ended.fit < ended.read, 'moved', ended.moved::text,
+    'noted', (SELECT generation::text FROM noted),
+    'last_seq', ${lastSeqSql(outbox)}::text
+  )::text AS attributes,
+  NULL::integer AS attempts, NULL::float8 AS created_at, NULL::float8 AS age, NULL::smallint AS partition, NULL::text AS ordering_key
+FROM me CROSS JOIN ended
+UNION ALL
+SELECT l.seq::text, 'log', l.destination, ${data}, l.attributes, 0, ${instant('l.created_at')}, ${ageOf('l.created_at')}, l.partition, l.ordering_key
+FROM sorted AS l WHERE NOT l.moves AND NOT l.taken`
+  return { sql, parameters }
+}
+
+/** Whether the live member owns all partitions with these epochs: one row, or none. */
+function fencedSql({ relays, partitions }: Tables, { member, epochs }: LogFence, bind: BindParameter): string {
+  const name = bind(member, 'uuid')
+  return `fenced AS MATERIALIZED (
+  SELECT FROM ${partitions} AS p
+  JOIN unnest(${bind(numberArray([...epochs.keys()]), 'smallint[]')}, ${bind(numberArray([...epochs.values()]), 'bigint[]')}) AS fence(partition, epoch) USING (partition, epoch)
+  WHERE p.owner = ${name} AND EXISTS (SELECT FROM ${relays} AS r WHERE r.member = ${name} AND r.alive_until > clock_timestamp())
+  HAVING count(*) = ${epochs.size}
+)`
+}
+
+function writeSql(tables: Tables, fence: LogFence, cursor: LogCursor, moves: readonly LogMove[]): LogStatement {
+  const { outbox, log, taken } = tables
+  const parameters: unknown[] = []
+  const bind = bindTo(parameters)
+  const parts = [fencedSql(tables, fence, bind)]
+  if (moves.length > 0) {
+    const failure = (read: (outcome: NonNullable<LogMove['outcome']>) => unknown) =>
+      moves.map(({ outcome }) => (outcome === undefined ? null : (read(outcome) ?? null)))
+    const columns = [
+      bind(numberArray(moves.map(({ seq }) => seq)), 'bigint[]'),
+      bind(
+        moves.map(({ outcome }) => outcome?.result ?? 'ready'),
+        'text[]',
+      ),
+      bind(numberArray(moves.map(({ attempts }) => attempts)), 'integer[]'),
+      bind(
+        failure((outcome) => (outcome.result === 'failed' ? outcome.retryAfter : null)),
+        'float8[]',
+      ),
+      bind(
+        failure(({ error }) => error),
+        'text[]',
+      ),
+      bind(
+        failure(({ cause }) => cause),
+        'text[]',
+      ),
+      bind(
+        failure(({ error }) => lineOf(error)),
+        'text[]',
+      ),
+    ]
+    parts.push(`moved AS (
+  INSERT INTO ${outbox} (seq, state, ${recordColumns()}, attempts, available_at, last_error, cause, history, parked_at) OVERRIDING SYSTEM VALUE
+  SELECT l.seq, CASE move.result WHEN 'failed' THEN 'waiting' ELSE move.result END, ${recordColumns('l.')}, move.attempts,
+    CASE move.result WHEN 'failed' THEN clock_timestamp() + move.retry_after * interval '1 millisecond' ELSE l.created_at END,
+    move.error, move.cause, concat((${instant('clock_timestamp()')})::bigint, ' ' || move.line), CASE move.result WHEN 'parked' THEN clock_timestamp() END
+  FROM fenced CROSS JOIN unnest(${columns.join(', ')}) AS move(seq, result, attempts, retry_after, error, cause, line) JOIN ${log} AS l ON l.seq = move.seq
+  WHERE NOT EXISTS (SELECT FROM ${taken} AS t WHERE t.seq = l.seq)
+  ON CONFLICT DO NOTHING
+)`)
+  }
+  parts.push(`written AS (${insertCursorSql(tables, fence, cursor, bind)})`)
+  return { sql: `WITH ${parts.join(',\n')}\nSELECT 1 AS written FROM written`, parameters }
+}
+
+/** Needs `fenced`. */
+function insertCursorSql(
+  { cursors, meta }: Tables,
+  { member, epochs }: LogFence,
+  { position, open, done, noted }: LogCursor,
+  bind: BindParameter,
+): string {
+  const { snapshot, floor, range } = position
+  return `INSERT INTO ${cursors} (leaf, kind, partitions, snapshot, floor, until, until_floor, seq, open, done, noted, member)
+  SELECT ${writtenLeafSql(meta)}, 'd', ${bind(bitsOf([...epochs.keys()]), `bit(${partitionCount})`)}, ${bind(snapshot, 'pg_snapshot')}, ${bind(floor, 'bigint')},
+    ${bind(range?.until ?? null, 'pg_snapshot')}, ${bind(range?.floor ?? null, 'bigint')}, ${bind(range?.seq ?? null, 'bigint')},
+    ${bind(numberArray(open), 'bigint[]')}, ${bind(numberArray(done), 'bigint[]')}, ${bind(noted ?? null, 'bigint')}, ${bind(member, 'uuid')}
+  FROM fenced RETURNING 1`
+}
+
+/** Moves what was given and is not done, and what is open. */
+function takeOverSql(tables: Tables, fence: LogFence, { partitions, cursor, given }: LastCursor): LogStatement {
+  const { outbox, log, taken } = tables
+  const { position, open, done } = cursor
+  const parameters: unknown[] = []
+  const bind = bindTo(parameters)
+  const givenSeqs = bind(numberArray(given), 'bigint[]')
+  const openSeqs = bind(numberArray(open), 'bigint[]')
+  const sql = `WITH ${fencedSql(tables, fence, bind)},
+moved AS (
+  INSERT INTO ${outbox} (seq, state, ${recordColumns()}, attempts, available_at) OVERRIDING SYSTEM VALUE
+  SELECT l.seq, 'ready', ${recordColumns('l.')}, (l.seq = ANY(${givenSeqs}))::integer, l.created_at FROM fenced CROSS JOIN ${log} AS l
+  WHERE l.seq = ANY(${givenSeqs} || ${openSeqs}) AND l.partition = ANY(${bind(numberArray(partitions), 'smallint[]')})
+    AND (l.seq = ANY(${openSeqs}) OR NOT (${isWithinSql(position, bind)} OR l.seq = ANY(${bind(numberArray(done), 'bigint[]')})))
+    AND NOT EXISTS (SELECT FROM ${taken} AS t WHERE t.seq = l.seq)
+  ON CONFLICT DO NOTHING
+),
+written AS (${insertCursorSql(tables, fence, { position, open: [], done: [...done, ...given], noted: undefined }, bind)})
+SELECT 1 AS written FROM written`
+  return { sql, parameters }
+}
+
+/**
+ * The last cursors of partitions, an array: partitions that share a cursor together. What their member was given since then, or since the cursor says, may be in flight. Partitions
+ * without a cursor have nulls.
+ */
+function lastCursorsSql({ cursors }: Tables, partitions: string): string {
+  const notes = `(SELECT open, done FROM ${cursors} WHERE kind = 'r' AND generation >= coalesce(d.noted, d.generation) AND member = d.member) AS r`
+  return `SELECT d.partitions::text AS partitions, d.snapshot::text AS snapshot, d.floor::text AS floor, d.until::text AS until, d.until_floor::text AS until_floor,
+  d.seq::text AS seq, d.open::text AS open, d.done::text AS done, since.given::text AS given, since.moved::text AS moved
+FROM (
+  SELECT array_agg(p.partition) AS partitions, c.generation, c.snapshot::text AS snapshot, c.floor, c.until::text AS until, c.until_floor, c.seq, c.open, c.done, c.noted, c.member
+  FROM unnest(${partitions}::smallint[]) AS p(partition) LEFT JOIN LATERAL (
+    SELECT c.* FROM ${cursors} AS c WHERE c.kind = 'd' AND get_bit(c.partitions, p.partition) = 1 ORDER BY c.generation DESC LIMIT 1
+  ) AS c ON true
+  GROUP BY c.generation, c.snapshot::text, c.floor, c.until::text, c.until_floor, c.seq, c.open, c.done, c.noted, c.member
+) AS d LEFT JOIN LATERAL (
+  SELECT array_agg(r.seq) FILTER (WHERE r.given) AS given, array_agg(r.seq) FILTER (WHERE NOT r.given) AS moved FROM (
+    SELECT seq, true AS given FROM ${notes} CROSS JOIN unnest(r.open) AS seq
+    UNION ALL
+    SELECT seq, false FROM ${notes} CROSS JOIN unnest(r.done) AS seq
+  ) AS r
+) AS since ON true`
+}
+
+function lastCursorOf(row: Row): LastCursor {
+  return {
+    partitions: numbersOf(row['partitions']).map(Number),
+    cursor: {
+      position: positionOf(row),
+      open: numbersOf(row['open']),
+      done: [...numbersOf(row['done']), ...numbersOf(row['moved'])],
+      noted: undefined,
+    },
+    given: numbersOf(row['given']),
+  }
+}
+
+function positionOf(row: Row): LogPosition {
+  const text = (column: string) => {
+    const value = row[column]
+    return value === null || value === undefined ? undefined : String(value)
+  }
+  const [snapshot, floor, until, untilFloor, seq] = [text('snapshot'), text('floor'), text('until'), text('until_floor'), text('seq')]
+  if (snapshot === undefined || floor === undefined) return beginning
+  if (until === undefined || untilFloor === undefined || seq === undefined) return { snapshot, floor }
+  return { snapshot, floor, range: { until, floor: untilFloor, seq } }
+}
+
+/** An array of numbers as text. */
+function numbersOf(value: unknown): readonly string[] {
+  const text = typeof value === 'string' ? value.slice(1, -1) : ''
+  return text === '' ? [] : text.split(',')
+}
+
+/** One bit per partition, the first one first. */
+function bitsOf(partitions: readonly number[]): string {
+  const bits = new Array<string>(partitionCount).fill('0')
+  for (const partition of partitions) bits[partition] = '1'
+  return bits.join('')
+}

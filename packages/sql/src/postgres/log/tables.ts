@@ -1,0 +1,72 @@
+import type { Tables } from '../../contract/database-options.ts'
+import { partitionCount } from '../../records/outbox-row.ts'
+import { dollarQuote, quoteLiteral } from '../sql-text.ts'
+
+/**
+ * The log. Its rows are never changed: a relay remembers by a snapshot which of them it has published, and a leaf is truncated when no relay needs it any more. `xid` comes before
+ * `seq`, because defaults are computed in this order: a transaction has its xid before it takes a seq, so that a transaction that began after a snapshot has no seq that was taken
+ * before it.
+ *
+ * Cursors are only inserted, too: a row that is updated in place becomes slow while another transaction holds an old snapshot.
+ *
+ *     kind d   everything up to the position has been published, or moved to the outbox table, except for `open`; and beyond it, `done`. The last row of a partition counts.
+ *     kind r   the member was given the records `open`. Those count that were written after its last row of kind d, or from `noted` on.
+ *
+ * A position is a snapshot, and optionally, within what the later snapshot `until` shows, a seq. A transaction that began after the snapshot has no seq up to its `floor`.
+ */
+export function logTablesSql({ outbox, log, cursors, taken, meta, leaves }: Tables): string {
+  const each = (sql: (leaf: Tables['leaves'][number], number: number) => string) => leaves.map(sql).join('\n')
+  return `
+CREATE TABLE ${log} (
+  leaf          smallint NOT NULL,
+  xid           xid8 NOT NULL DEFAULT pg_current_xact_id(),
+  seq           bigint NOT NULL,
+  destination   text COLLATE "C" NOT NULL,
+  id            text COLLATE "C" NOT NULL,
+  type          text COLLATE "C" NOT NULL,
+  content_type  text COLLATE "C",
+  ordering_key  text COLLATE "C",
+  partition     smallint NOT NULL,
+  data          bytea NOT NULL,
+  attributes    text COLLATE "C" NOT NULL,
+  created_at    timestamptz NOT NULL DEFAULT clock_timestamp()
+) PARTITION BY LIST (leaf);
+
+CREATE TABLE ${cursors} (
+  leaf         smallint NOT NULL,
+  generation   bigint NOT NULL,
+  kind         text COLLATE "C" NOT NULL,
+  member       uuid,
+  partitions   bit(${partitionCount}),
+  snapshot     pg_snapshot,
+  floor        bigint,
+  until        pg_snapshot,
+  until_floor  bigint,
+  seq          bigint,
+  open         bigint[] NOT NULL DEFAULT '{}',
+  done         bigint[] NOT NULL DEFAULT '{}',
+  noted        bigint
+) PARTITION BY LIST (leaf);
+
+DO ${dollarQuote(`
+DECLARE
+  numbers text := pg_get_serial_sequence(${quoteLiteral(outbox)}, 'seq');
+BEGIN
+  EXECUTE format('ALTER TABLE %s ALTER COLUMN seq SET DEFAULT nextval(%L)', ${quoteLiteral(log)}, numbers);
+  EXECUTE format('ALTER TABLE %s ALTER COLUMN generation SET DEFAULT nextval(%L)', ${quoteLiteral(cursors)}, numbers);
+END
+`)};
+
+${each(({ log: leaf }, number) => `CREATE TABLE ${leaf} PARTITION OF ${log} FOR VALUES IN (${number}) WITH (autovacuum_vacuum_insert_threshold = -1);`)}
+CREATE INDEX ON ${log} (seq);
+CREATE INDEX ON ${log} (xid, seq);
+${each(({ cursors: leaf }, number) => `CREATE TABLE ${leaf} PARTITION OF ${cursors} FOR VALUES IN (${number}) WITH (autovacuum_vacuum_insert_threshold = -1);`)}
+CREATE INDEX ON ${cursors} (kind, generation);
+
+CREATE TABLE ${taken} (
+  seq  bigint PRIMARY KEY
+);
+
+INSERT INTO ${meta} (name, version, oldest_reader) VALUES ('log', 0, 0);
+`
+}

@@ -1,0 +1,84 @@
+import { type Logger, silentLogger } from '@ackord/core'
+import { describe, expect, it } from 'vitest'
+import { openPg, type World } from '../../support/world.ts'
+import { append, drain, expireRelays, logged, ringOf, rotate } from '../support/log-store.ts'
+import { idsOf, keyed, lease, published, record } from '../support/ordered-store.ts'
+
+/** What a dump of this database contains after it was restored on another server, whose next transaction id is so much lower or higher. */
+async function restore(world: World, difference: string): Promise<void> {
+  const moved = (xid: string) => `(${xid}::text::numeric + ${difference})::text`
+  const movedSnapshot = (column: string) =>
+    `concat_ws(':', ${moved(`pg_snapshot_xmin(${column})`)}, ${moved(`pg_snapshot_xmax(${column})`)},
+      coalesce((SELECT string_agg(${moved('xip')}, ',') FROM pg_snapshot_xip(${column}) AS xip), ''))::pg_snapshot`
+  await world.query(`UPDATE ackord_log SET xid = ${moved('xid')}::xid8`)
+  await world.query(`UPDATE ackord_cursors SET snapshot = ${movedSnapshot('snapshot')} WHERE snapshot IS NOT NULL`)
+  await world.query(`UPDATE ackord_cursors SET until = ${movedSnapshot('until')} WHERE until IS NOT NULL`)
+  await world.query(`UPDATE ackord_notes SET value = 'another server/1' WHERE kind = 'log' AND name = 'identity'`)
+  await expireRelays(world)
+}
+
+describe('a log that was restored from a dump', () => {
+  it.each([
+    ['in the future', '1000000000'],
+    // Not below the first transaction id of a server.
+    ['in the past', `3 - (SELECT min(pg_snapshot_xmin(snapshot)::text::numeric) FROM ackord_cursors)`],
+  ])('loses nothing and repeats nothing that was published, with transaction ids %s', async (_, difference) => {
+    await using world = await openPg()
+    await append(world, record('a1'), keyed('k', 'k1'), record('a2'), keyed('k', 'k2'), record('a3'))
+    const before = logged(world.database)
+    const claimed = await before.claim({ limit: 100, lease })
+    expect(idsOf(claimed)).toEqual(['a1', 'k1', 'a2', 'k2', 'a3'])
+    const done = claimed.filter(({ message }) => message.id === 'k1' || message.id === 'a3')
+    await before.settle(done.map(published))
+    await append(world, record('a4'), keyed('k', 'k3'))
+    const [row] = await world.query(`SELECT (${difference})::text AS difference`)
+    await restore(world, String(row?.['difference']))
+    await append(world, record('b1'), keyed('k', 'k4'))
+    const warnings: string[] = []
+    const logger: Logger = { ...silentLogger, warn: (_fields: object, message?: string) => void warnings.push(String(message)) }
+    const store = logged(world.database, { logger })
+    const after = await drain(store)
+    expect(after.toSorted()).toEqual(['a1', 'a2', 'a4', 'b1', 'k2', 'k3', 'k4'])
+    expect(after.filter((id) => id?.startsWith('k'))).toEqual(['k2', 'k3', 'k4'])
+    expect(warnings).toEqual(['The log of the outbox was restored from a dump. Its unpublished records were moved to the outbox table.'])
+    // From here on it is a log like any other.
+    await append(world, record('c1'), keyed('k', 'k5'))
+    expect((await drain(store)).toSorted()).toEqual(['c1', 'k5'])
+    await rotate(world)
+    await rotate(world)
+    expect(await ringOf(world)).toEqual({ written: 1, records: [0, 0, 0, 0] })
+    await expireRelays(world)
+    expect(await drain(logged(world.database))).toEqual([])
+  })
+
+  it('repeats at most what was read by the last statement before the dump', async () => {
+    await using world = await openPg()
+    const store = logged(world.database)
+    await append(world, record('a1'), record('a2'))
+    expect(await drain(store)).toEqual(['a1', 'a2'])
+    await append(world, record('b1'))
+    expect(idsOf(await store.claim({ limit: 10, lease }))).toEqual(['b1'])
+    await append(world, record('c1'))
+    await restore(world, '1000000000')
+    const ids = await drain(logged(world.database))
+    expect(ids).toContain('b1')
+    expect(ids).toContain('c1')
+    expect(ids).not.toContain('a1')
+  })
+
+  it('is moved once, when several relays start', async () => {
+    await using world = await openPg()
+    await append(world, record('a1'), record('a2'), record('a3'))
+    expect(await drain(logged(world.database))).toEqual(['a1', 'a2', 'a3'])
+    await append(world, record('b1'), record('b2'), keyed('k', 'k1'))
+    await restore(world, '1000000000')
+    const stores = [logged(world.database), logged(world.database), logged(world.database)]
+    const ids: (string | undefined)[] = []
+    await expect
+      .poll(async () => {
+        for (const some of await Promise.all(stores.map((store) => drain(store)))) ids.push(...some)
+        return ids.toSorted()
+      })
+      .toEqual(['b1', 'b2', 'k1'])
+  })
+})

@@ -1,0 +1,5 @@
+import { defineConfig } from 'vitest/config'
+import base, { documentTests } from './vitest.config.ts'
+
+/** With the tests of `make test-matrix`: on another version of a server, every client is of interest. */
+export default defineConfig({ ...base, test: { ...base.test, exclude: ['**/node_modules/**', ...documentTests] } })
