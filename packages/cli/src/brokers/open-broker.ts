@@ -58,7 +58,6 @@ async function open(url: ServiceUrl, { option, logger, memory = false }: OpenBro
           `${option} is 'memory:', which exists only while the command runs: everything published there is lost.`,
           `Expected one of: ${examples.join(', ')}`,
         )
-      const { openMemory } = await import('./open-broker.ts')
       return openMemory(logger)
     }
     default:

@@ -67,7 +67,7 @@ export class LogReader {
   #lastNoted = '0'
   /** Ends when what is being read now is known here. */
   #reading: Promise<void> | undefined
-  #rotatedAt = -Infinity
+  #rotatedAt = 0
   #rotating: Promise<void> | undefined
 
   constructor(statements: LogStatements, { runtime, logger }: { readonly runtime: Runtime; readonly logger: Logger }) {
@@ -168,6 +168,8 @@ export class LogReader {
       for (const group of this.#groups) await this.#end(group, member, [...group.partitions], 1)
     })
     this.clear()
+    // A relay that runs for a few seconds at a time would never rotate the log otherwise.
+    if (this.#lastSeq !== undefined) await this.#rotate()
   }
 
   /** The member owns nothing any more. */
@@ -181,6 +183,7 @@ export class LogReader {
   async #open(): Promise<void> {
     const { lastSeq, restored } = await this.#statements.open()
     this.#lastSeq = lastSeq
+    this.#rotatedAt = this.#runtime.monotonic()
     if (restored)
       this.#logger.warn({}, 'The log of the outbox was restored from a dump. Its unpublished records were moved to the outbox table.')
   }
@@ -428,14 +431,17 @@ export class LogReader {
     }
     if (now - this.#rotatedAt < keepInterval || this.#rotating !== undefined) return
     this.#rotatedAt = now
-    this.#rotating = this.#statements
+    this.#rotating = this.#rotate().finally(() => {
+      this.#rotating = undefined
+    })
+  }
+
+  async #rotate(): Promise<void> {
+    await this.#statements
       .rotate()
       .catch((error: unknown) =>
         this.#logger.warn({ err: error }, 'The log of the outbox could not be rotated. It grows until that succeeds.'),
       )
-      .finally(() => {
-        this.#rotating = undefined
-      })
   }
 }
 
