@@ -36,12 +36,12 @@ describe.each(worldKinds)('the log mode on $name', ({ open }) => {
     const inTable = sqlOutbox(database, quiet)
     await appendTo(inTable, 'e1')
     expect((await inTable.list({}, { limit: 10 })).records).toHaveLength(1)
-    const [claimed] = await inTable.claim({ limit: 10, lease: 1000 })
+    const [claimed] = await inTable.claim({ limit: 10, lease: 60_000 })
     expect(await inTable.settle([{ id: claimed?.id ?? '', token: claimed?.token ?? '', result: 'published' }])).toEqual(['applied'])
 
     const inLog = sqlOutbox(database, { mode: 'log', ...quiet })
     const missing = { problem: 'missing', message: expect.stringMatching(/createSchema\(database\)/) }
-    for (const call of [() => appendTo(inLog, 'e2'), () => inLog.claim({ limit: 10, lease: 1000 }), () => inLog.stats()]) {
+    for (const call of [() => appendTo(inLog, 'e2'), () => inLog.claim({ limit: 10, lease: 60_000 }), () => inLog.stats()]) {
       expect(await failureOf(call())).toMatchObject(missing)
     }
 
