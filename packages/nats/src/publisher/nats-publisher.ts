@@ -8,7 +8,7 @@ import {
   type Runtime,
   systemRuntime,
 } from '@ackord/core'
-import { createPublisher, type Outgoing, type PublisherDriver, percentEncode, type SendOptions } from '@ackord/core/broker'
+import { attributeText, createPublisher, type Outgoing, type PublisherDriver, percentEncode, type SendOptions } from '@ackord/core/broker'
 import { checkChoice, checkDuration, checkFunction, inChunks, linkedController, rejectUnknownOptions } from '@ackord/core/internal'
 import { headers as clientHeaders } from '@nats-io/transport-node'
 import { isNotAllowed, type NatsConnection, ServerAddress } from '../client.ts'
@@ -196,7 +196,12 @@ function resultOf(subject: string, answer: Uint8Array, unroutable: 'destination'
   }
 }
 
-/** The subject is part of it: a stream may hold the dead letters of its own messages, which have the same ids. */
-function messageId(subject: string, { source = '', id = '' }: RawMessage): string {
-  return [subject, source, id].map((part) => percentEncode(part.toWellFormed())).join(' ')
+/**
+ * The subject is part of it: a stream may hold the dead letters of its own messages, which have the same ids. So is the time of a dead letter: a message that was replayed
+ * may be rejected again within the duplicate window, and its second letter must not be dropped.
+ */
+function messageId(subject: string, { source = '', id = '', attributes }: RawMessage): string {
+  const { deadlettertime: rejectedAt } = attributes
+  const parts = rejectedAt === undefined ? [subject, source, id] : [subject, source, id, attributeText(rejectedAt)]
+  return parts.map((part) => percentEncode(part.toWellFormed())).join(' ')
 }

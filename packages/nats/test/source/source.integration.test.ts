@@ -1,4 +1,4 @@
-import { type Attributes, eventHandler, Message, Router } from '@ackord/core'
+import { type Attributes, eventHandler, Message, Router, systemRuntime } from '@ackord/core'
 import { startFaultProxy } from '@ackord/testkit'
 import { headers } from '@nats-io/transport-node'
 import { describe, expect, it } from 'vitest'
@@ -353,6 +353,29 @@ it('a poison message is dead-lettered after maxDeliveries, in the same stream to
   expect(letter.id).toBe('poison')
   expect(handled.filter((id) => id === 'poison')).toHaveLength(3)
   expect(new Set(handled)).toEqual(new Set(['poison', ...numbered(10)]))
+})
+
+it('a message that is rejected again after a replay has a second dead letter, also within the duplicate window', async () => {
+  await using world = await openWorld()
+  const stream = await world.stream()
+  let rejections = 0
+  const source = world.source(stream, {
+    declare: { consumer: { filter: stream } },
+    deadLetter: { publisher: world.publisher(), destination: `${stream}.dead` },
+    runtime: { ...systemRuntime, now: () => Date.now() + rejections },
+  })
+  const messages = open(source)
+  const replays = world.publisher({ deduplicate: false })
+  for (const reason of ['first', 'second']) {
+    await replays.publish(stream, [event('m')], { signal: never })
+    rejections += 1
+    await (await pull(messages)).reject(new Error(reason))
+  }
+  const letters = open(world.source(stream, { consumer: 'operators', declare: { consumer: { filter: `${stream}.dead` } } }))
+
+  const reasons = (await pullMany(letters, 2)).map(({ attributes }) => attributes['deadletterreason'])
+
+  expect(reasons).toEqual(['first', 'second'])
 })
 
 it('published messages have the headers of the CloudEvents binding', async () => {
