@@ -23,6 +23,8 @@ export { TransactionScope, transactionScopeKey } from './message/transaction-sco
 export type { RunningTimeouts } from './middleware/timeout.ts'
 export { timeoutsOf } from './middleware/timeout.ts'
 export { checkChoice, checkCount, checkDuration, checkFraction, checkFunction, checkName, rejectUnknownOptions } from './options.ts'
+export type { CodecChain } from './payload/codec-chain.ts'
+export { codecChain } from './payload/codec-chain.ts'
 export { announce, channels, relayChannel } from './ports/channels.ts'
 export { safeLabels } from './ports/metric-labels.ts'
 export type { DescribedMetrics, MetricDescription, MetricName } from './ports/metric-table.ts'

@@ -43,8 +43,8 @@ export type {
   StoredAnswer,
 } from './store/idempotency-store.ts'
 export type { InboxAdmin, InboxEntry, InboxQuery } from './store/inbox-admin.ts'
-export type { EventCompleter, NewEventOptions, NewEvents, OutboxEvent } from './store/new-events.ts'
-export { eventCompleter } from './store/new-events.ts'
+export type { EventCompleter, NewEventOptions, NewEvents, OutboxEvent, RecordEncoder } from './store/new-events.ts'
+export { eventCompleter, recordEncoder } from './store/new-events.ts'
 export type { BaseAdministration, CompleteAdministration } from './store/note-administration.ts'
 export { completeAdministration } from './store/note-administration.ts'
 export type { Note, NoteKind, NoteQuery, OutboxNotes } from './store/notes.ts'

@@ -16,7 +16,7 @@ export interface SqlServiceOptions<Handle> extends ServiceOptions {
   /** Holds the business data, the inbox and the outbox, such as `fromPg(pool)`. `createSchema()` creates the tables. */
   readonly database: Database<Handle>
   /** Further options of the outbox. */
-  readonly outbox?: Omit<SqlOutboxOptions, Ports | 'source' | 'destination' | 'marshaler'> | undefined
+  readonly outbox?: Omit<SqlOutboxOptions, Ports | 'source' | 'destination' | 'marshaler' | 'codecs' | 'codecTimeout'> | undefined
   /** Further options of the inbox. */
   readonly inbox?: Omit<InboxOptions, Ports | 'consumer'> | undefined
   /** Further options of the transaction of a message. */
@@ -35,11 +35,20 @@ export interface SqlServiceOptions<Handle> extends ServiceOptions {
  */
 export function createService<Handle>(options: SqlServiceOptions<Handle>): Service<SqlOutbox<Handle>> {
   const { database, outbox: outboxOptions, inbox, transaction, groupCommit, cleanup, ...common } = options
-  const { destination, eventSource, marshaler } = common
+  const { destination, eventSource, marshaler, codecs, codecTimeout } = common
   return new Service(({ logger, metrics, runtime }) => {
     const tables = { schema: outboxOptions?.schema, names: outboxOptions?.names }
     return {
-      outbox: sqlOutbox(database, { ...outboxOptions, source: eventSource, destination, marshaler, logger, runtime }),
+      outbox: sqlOutbox(database, {
+        ...outboxOptions,
+        source: eventSource,
+        destination,
+        marshaler,
+        codecs,
+        codecTimeout,
+        logger,
+        runtime,
+      }),
       transactional: (name, outputs) =>
         transactional(database, {
           transaction: { ...transaction, logger, metrics },

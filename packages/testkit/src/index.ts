@@ -18,6 +18,8 @@ export { cutAt, startFaultProxy } from './helpers/fault-proxy.ts'
 // Stores and relays in memory
 export type { InlineRelay, InlineRelayOptions } from './helpers/inline-relay.ts'
 export { inlineRelay } from './helpers/inline-relay.ts'
+export type { MemoryObjectsOptions } from './helpers/memory-objects.ts'
+export { memoryObjects } from './helpers/memory-objects.ts'
 export type { MemoryStoreOptions, MemoryStoreTransaction, MemoryTable, MemoryTransactionalOptions } from './helpers/memory-store.ts'
 export { MemoryStore } from './helpers/memory-store.ts'
 // Transactions that are rolled back

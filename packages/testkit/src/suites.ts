@@ -26,6 +26,12 @@ export type {
 } from './suites/broker/broker-world.ts'
 export { memoryBrokerClaims, openMemoryBrokerWorld } from './suites/broker/broker-world.ts'
 export { publisherScenarios, sourceScenarios, testPublisher, testSource } from './suites/broker/test-broker.ts'
+export { codecScenarios } from './suites/codecs/codec-scenarios.ts'
+// Payload codecs and key rings
+export type { CodecFeatures, CodecScenario, CodecWorld, OpenCodecWorld } from './suites/codecs/codec-world.ts'
+export { encryptedFeatures, openEncryptedWorld } from './suites/codecs/codec-world.ts'
+export type { CodecSubject } from './suites/codecs/test-payload-codec.ts'
+export { testPayloadCodec } from './suites/codecs/test-payload-codec.ts'
 // Idempotency stores
 export type {
   IdempotencyFeatures,
@@ -38,6 +44,16 @@ export type {
 export { memoryIdempotencyFeatures, openMemoryIdempotencyWorld } from './suites/idempotency/idempotency-world.ts'
 export type { IdempotencySubject } from './suites/idempotency/test-idempotency-store.ts'
 export { idempotencyScenarios, testIdempotencyStore } from './suites/idempotency/test-idempotency-store.ts'
+export { keyRingScenarios } from './suites/keys/key-ring-scenarios.ts'
+export type { KeyRingFeatures, KeyRingScenario, KeyRingWorld, OpenKeyRingWorld } from './suites/keys/key-ring-world.ts'
+export { memoryKeyRingFeatures, openMemoryKeyRingWorld } from './suites/keys/key-ring-world.ts'
+export type { KeyRingSubject } from './suites/keys/test-key-ring.ts'
+export { testKeyRing } from './suites/keys/test-key-ring.ts'
+// Object stores
+export type { ObjectFeatures, ObjectScenario, ObjectWorld, OpenObjectWorld } from './suites/objects/object-world.ts'
+export { memoryObjectFeatures, openMemoryObjectWorld } from './suites/objects/object-world.ts'
+export type { ObjectSubject } from './suites/objects/test-object-store.ts'
+export { objectScenarios, testObjectStore } from './suites/objects/test-object-store.ts'
 // Order per key
 export type { OrderedOutboxSubject } from './suites/ordering/test-ordered-outbox.ts'
 export { orderScenarios, testOrderedOutbox } from './suites/ordering/test-ordered-outbox.ts'

@@ -5,6 +5,7 @@ import { describeMessage, marshalAsIs } from '../message/marshal.ts'
 import { jsonMarshaler, type Marshaler } from '../message/marshaler.ts'
 import { isSettled, type Message } from '../message/message.ts'
 import { checkDuration, checkFunction, checkName } from '../options.ts'
+import { receivedMessageKey } from '../payload/payload-decoder.ts'
 import type { Logger } from '../ports/observability.ts'
 import { PartPorts } from '../ports/part-ports.ts'
 import { redactDestination } from '../ports/redact.ts'
@@ -12,11 +13,11 @@ import { type Runtime, systemRuntime } from '../ports/runtime.ts'
 import { type Middleware, middleware } from './middleware.ts'
 
 export interface DeadLetterOptions {
-  /** Writes the data of the letter. Default: `jsonMarshaler`. */
+  /** Writes the data of the letter. A message that passed codecs is sent as it was received. Default: `jsonMarshaler`. */
   readonly marshaler?: Marshaler | undefined
   /**
-   * Which failures are final; the others are rethrown. With a circuit breaker inside, exclude `ACKORD_CIRCUIT_OPEN`; otherwise an outage moves the
-   * queue to the dead letter. Default: all of them.
+   * Which failures are final; the others are rethrown. With a circuit breaker inside, exclude `ACKORD_CIRCUIT_OPEN`, and with the codecs of an outbox inside
+   * `ACKORD_CODEC_FAILED`; otherwise an outage moves the queue to the dead letter. Default: all of them.
    */
   readonly shouldSend?: ((error: unknown, message: Message) => boolean) | undefined
   /** Milliseconds to wait for the confirmation. Default: 10,000. */
@@ -50,7 +51,9 @@ export function deadLetterMiddleware(deadLetter: DeadLetter, options: DeadLetter
         } catch (error) {
           if (context.signal.aborted || isSettled(message) || !shouldSend(error, message)) throw error
           try {
-            await sendDeadLetter(deadLetter, marshalAsIs(message, marshaler), error, { runtime, timeout })
+            // Data that a codec has decrypted or fetched must not leave the process.
+            const letter = context.get(receivedMessageKey) ?? marshalAsIs(message, marshaler)
+            await sendDeadLetter(deadLetter, letter, error, { runtime, timeout })
           } catch (failure) {
             throw notSent(message, destination, error, failure)
           }

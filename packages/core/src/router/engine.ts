@@ -1,22 +1,25 @@
 import type { Publisher } from '../broker/publisher.ts'
 import type { Source } from '../broker/source.ts'
 import { AckordError, describeValue, InvalidOptionError } from '../errors.ts'
-import { describeMessage, unmarshal } from '../message/marshal.ts'
+import { describeMessage } from '../message/marshal.ts'
 import { jsonMarshaler, type Marshaler } from '../message/marshaler.ts'
 import type { Matcher } from '../message/match.ts'
-import type { Message, RawMessage } from '../message/message.ts'
+import type { Message } from '../message/message.ts'
 import { checkDuration, checkFunction, checkName, rejectUnknownOptions } from '../options.ts'
+import type { CodecOptions } from '../payload/codec.ts'
+import { type PayloadDecoder, payloadDecoder } from '../payload/payload-decoder.ts'
 import { InputMerger } from './input-merger.ts'
 import { OutputQueue } from './output-queue.ts'
 import { acknowledgeOutputs, type Destination, publishOutputs } from './publish-outputs.ts'
-import { inOwnHandler, Router, runtimeOf, sharedPortsOf, startRun } from './router.ts'
+import { codecsOf, inOwnHandler, Router, runtimeOf, sharedPortsOf, startRun } from './router.ts'
 
 export interface EngineOptions {
   /** For raw inputs and outputs that have none of their own. Default: JSON. */
   readonly marshaler?: Marshaler | undefined
 }
 
-export interface InputOptions {
+/** `codecs` and `codecTimeout`: for sources. Default: those of the router. */
+export interface InputOptions extends CodecOptions {
   /** Names the input in errors. */
   readonly name: string
   /** A message that it does not match is rejected. Default: all match. */
@@ -39,7 +42,8 @@ export interface OutputOptions {
   readonly match?: Matcher | undefined
 }
 
-export interface PublisherOutputOptions extends OutputOptions {
+/** `codecs` and `codecTimeout`: default: those of the router. */
+export interface PublisherOutputOptions extends OutputOptions, CodecOptions {
   readonly destination: Destination
   /** The time limit of the publisher for the outputs of a message, in milliseconds; after it the message is nacked. Default: 10,000. */
   readonly publishTimeout?: number | undefined
@@ -53,8 +57,8 @@ export type EnginePlugin = (engine: Engine) => void | Promise<void>
 interface Input {
   readonly name: string
   readonly match: Matcher | undefined
-  /** `undefined` if the messages are already typed. */
-  readonly marshaler: Marshaler | undefined
+  /** For a source. `undefined` if the messages are already typed. */
+  readonly decode: PayloadDecoder | undefined
 }
 
 interface Output {
@@ -91,14 +95,15 @@ export class Engine {
 
   /** A source of raw messages, which are unmarshalled, or an iterable of typed ones. */
   addInput(input: Source | AsyncIterable<Message>, options: InputOptions): EngineInput {
-    const { name, match, marshaler, ...unknown } = options
+    const { name, match, marshaler = this.#marshaler, codecs, codecTimeout, ...unknown } = options
     rejectUnknownOptions('An input', unknown)
+    const chain = codecsOf(this.#router, { codecs, codecTimeout })
     const raw = 'messages' in input
     if (raw) input.inheritPorts?.(sharedPortsOf(this.#router))
     if (!raw) checkFunction('addInput(input)[Symbol.asyncIterator]', input[Symbol.asyncIterator])
     if (match !== undefined) checkFunction('match', match)
     this.#claimName('input', name)
-    const origin: Input = { name, match, marshaler: raw ? (marshaler ?? this.#marshaler) : undefined }
+    const origin: Input = { name, match, decode: raw ? payloadDecoder(marshaler, chain) : undefined }
     const added = this.#merger.add(input, {
       onMessage: (message) => this.#origins.set(message, origin),
       onFailed: (error) => this.#fail(name, error),
@@ -116,8 +121,10 @@ export class Engine {
 
   /** Marshals and publishes the messages it accepts. */
   addOutput(publisher: Publisher, options: PublisherOutputOptions): this {
-    const { name, match, destination, publishTimeout = 10_000, marshaler = this.#marshaler, ...unknown } = options
+    const { name, match, destination, publishTimeout = 10_000, marshaler = this.#marshaler, ...others } = options
+    const { codecs, codecTimeout, ...unknown } = others
     rejectUnknownOptions('An output', unknown)
+    const chain = codecsOf(this.#router, { codecs, codecTimeout })
     checkDuration('publishTimeout', publishTimeout, { min: 1 })
     const runtime = runtimeOf(this.#router)
     checkFunction('addOutput(publisher).publish', publisher?.publish)
@@ -128,7 +135,7 @@ export class Engine {
       match,
       settles: true,
       deliver: (outputs, signal) =>
-        publishOutputs(outputs, { publisher, destination, marshaler, signal, timeout: publishTimeout, runtime }),
+        publishOutputs(outputs, { publisher, destination, marshaler, codecs: chain, signal, timeout: publishTimeout, runtime }),
     })
     return this
   }
@@ -193,7 +200,7 @@ export class Engine {
         messages: (reading) => this.#merger.start(reading),
         cooperative: true,
         signal: this.#stopping.signal,
-        decode: (message) => this.#decode(message),
+        decode: (message, forced) => this.#decode(message, forced),
         deliver: (outputs, input, forced) => this.#distribute(outputs, input, forced),
         abandon: (reason) => {
           for (const queue of this.#queues) queue.refuse(reason)
@@ -206,13 +213,12 @@ export class Engine {
     if (this.#failure !== undefined) throw this.#failure.error
   }
 
-  #decode(message: Message): Message {
+  #decode(message: Message, signal: AbortSignal): Message | Promise<Message> {
     const origin = this.#origins.get(message)
     if (origin?.match !== undefined && !origin.match(message.attributes)) {
       throw new AckordError('ACKORD_INPUT_REFUSED', `Input '${origin.name}' rejected ${describeMessage(message)}.`, { retryable: false })
     }
-    // Only sources have a marshaler here, and they yield bytes.
-    return origin?.marshaler === undefined ? message : unmarshal(message as RawMessage, origin.marshaler)
+    return origin?.decode === undefined ? message : origin.decode(message, signal)
   }
 
   async #distribute(outputs: readonly Message[], input: Message, signal: AbortSignal): Promise<void> {

@@ -90,7 +90,13 @@ export class FailurePolicy {
 }
 
 /** Failures that say nothing about the message: it was not tried. */
-const notAttempts: readonly ErrorCode[] = ['ACKORD_CIRCUIT_OPEN', 'ACKORD_INBOX_BUSY', 'ACKORD_SHUTDOWN', 'ACKORD_STORE_REFUSES_WRITES']
+const notAttempts: readonly ErrorCode[] = [
+  'ACKORD_CIRCUIT_OPEN',
+  'ACKORD_CODEC_FAILED',
+  'ACKORD_INBOX_BUSY',
+  'ACKORD_SHUTDOWN',
+  'ACKORD_STORE_REFUSES_WRITES',
+]
 
 function isUnknownType(error: Error): boolean {
   return isAckordError(error, 'ACKORD_NO_HANDLER') || isAckordError(error, 'ACKORD_HANDLER_REFUSED')

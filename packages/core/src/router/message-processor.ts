@@ -4,8 +4,9 @@ import type { Acking } from '../message/acking.ts'
 import { type Context, type ContextKey, contextKey, enterWith, isBusy, rootContext } from '../message/context.ts'
 import { logFields } from '../message/log-fields.ts'
 import { describeMessage } from '../message/marshal.ts'
-import { ackingOf, isMessage, isSettled, type Message } from '../message/message.ts'
+import { ackingOf, isMessage, isSettled, type Message, type RawMessage } from '../message/message.ts'
 import type { Process } from '../middleware/middleware.ts'
+import { receivedMessageKey } from '../payload/payload-decoder.ts'
 import { announce, channels } from '../ports/channels.ts'
 import { probe } from '../ports/probe.ts'
 import { messageOf } from '../ports/redact.ts'
@@ -17,8 +18,8 @@ import { isRefusal, type PauseOutcome, StorePause } from './store-pause.ts'
 
 /** The steps of a run around the handling of a message. */
 export interface RunPorts {
-  /** Converts what the source yields to what handlers accept. Throws if it cannot be read. */
-  readonly decode: ((message: Message) => Message) | undefined
+  /** Converts what the source yields to what handlers accept. Throws or rejects if it cannot be read. Returns a promise only for a message that passes codecs. */
+  readonly decode: ((message: Message, signal: AbortSignal) => Message | Promise<Message>) | undefined
   /** Delivers the outputs; `undefined` means that they are already delivered. Rejects if they could not be. */
   readonly deliver: (outputs: readonly Message[], input: Message, signal: AbortSignal) => Promise<void> | undefined
   /** Abandons deliveries when the shutdown is forced; `deliver` then rejects. */
@@ -114,19 +115,37 @@ export class MessageProcessor {
 
   /** `waited`: how the message left a pause, if it waited in one. */
   #handle(received: Message, done: () => void, waited?: Waited<'probe' | 'go'>): void {
-    const probing = waited?.outcome === 'probe'
-    let message = received
-    let context: Context
-    let outputs: Promise<readonly Message[]>
+    let decoded: Message | Promise<Message>
     try {
       this.#policy.checkDeliveries(received)
       const { decode } = this.#ports
-      if (decode !== undefined) message = decode(received)
-      context = message.context(this.#root)
+      decoded = decode === undefined ? received : decode(received, this.#forced.signal)
+    } catch (error) {
+      this.#failEarly(received, error, done, waited)
+      return
+    }
+    if (decoded instanceof Promise) {
+      // Only a message that passes codecs, and those are bytes.
+      const root = this.#root.with(receivedMessageKey, received as RawMessage)
+      const handle = (message: Message) => this.#handleDecoded(received, message, root, done, waited)
+      decoded.then(handle, (error: unknown) => this.#failEarly(received, error, done, waited))
+    } else this.#handleDecoded(received, decoded, this.#root, done, waited)
+  }
+
+  #failEarly(received: Message, error: unknown, done: () => void, waited: Waited<'probe' | 'go'> | undefined): void {
+    if (waited?.outcome === 'probe') this.#pause.tried('unknown')
+    this.fail(received, error).then(done, done)
+  }
+
+  #handleDecoded(received: Message, message: Message, root: Context, done: () => void, waited: Waited<'probe' | 'go'> | undefined): void {
+    const probing = waited?.outcome === 'probe'
+    let context: Context
+    let outputs: Promise<readonly Message[]>
+    try {
+      context = message.context(root)
       outputs = this.#process(message, context)
     } catch (error) {
-      if (probing) this.#pause.tried('unknown')
-      this.fail(message, error).then(done, done)
+      this.#failEarly(message, error, done, waited)
       return
     }
     const fail = (error: unknown) => {

@@ -4,6 +4,7 @@ import { AckordError } from '../errors.ts'
 import { describeMessage, marshal } from '../message/marshal.ts'
 import type { Marshaler } from '../message/marshaler.ts'
 import { ackingOf, type Message, type RawMessage } from '../message/message.ts'
+import type { CodecChain } from '../payload/codec-chain.ts'
 import { redactDestination } from '../ports/redact.ts'
 import type { Runtime } from '../ports/runtime.ts'
 
@@ -14,6 +15,7 @@ export interface PublishOutputsOptions {
   readonly publisher: Publisher
   readonly destination: Destination
   readonly marshaler: Marshaler
+  readonly codecs: CodecChain | undefined
   readonly signal: AbortSignal
   /** The time limit of a publisher in milliseconds. */
   readonly timeout: number
@@ -34,6 +36,8 @@ export async function publishOutputs(outputs: readonly Message[], options: Publi
     if (group === undefined) groups.set(destination, [raw])
     else group.push(raw)
   }
+  const { codecs, signal } = options
+  if (codecs !== undefined) for (const [to, messages] of groups) groups.set(to, [...(await codecs.encodeAll(messages, signal))])
   for (const [destination, messages] of groups) await publishGroup(destination, messages, options)
 }
 

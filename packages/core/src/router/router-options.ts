@@ -2,6 +2,8 @@ import { type Backoff, exponentialBackoff } from '../async/backoff.ts'
 import { InvalidOptionError } from '../errors.ts'
 import type { Message } from '../message/message.ts'
 import { checkChoice, checkCount, checkDuration, checkFunction, checkName, rejectUnknownOptions } from '../options.ts'
+import type { CodecOptions } from '../payload/codec.ts'
+import { codecChain } from '../payload/codec-chain.ts'
 import type { DescribedMetrics } from '../ports/metric-table.ts'
 import { consoleLogger, guardLogger, guardMetrics, type Logger, type Metrics } from '../ports/observability.ts'
 import type { SharedPorts } from '../ports/part-ports.ts'
@@ -11,7 +13,8 @@ import type { AckStrategy } from './ack-strategy.ts'
 /** What happens to a message that could not be handled: acked as handled, redelivered (after a number of milliseconds), or rejected. */
 export type ErrorDecision = 'ack' | 'nack' | 'reject' | { readonly retryAfter: number }
 
-export interface RouterOptions {
+/** `codecs` and `codecTimeout`: the defaults of `run()` and of the inputs and outputs of an engine. */
+export interface RouterOptions extends CodecOptions {
   /** When a message is settled. Default: 'onSuccess'. */
   readonly ackStrategy?: AckStrategy | undefined
   /** The maximum number of messages handled concurrently. Default: 1. */
@@ -74,6 +77,7 @@ export interface RouterSettings {
   readonly onError: ((error: Error, message: Message) => ErrorDecision | undefined | void) | undefined
   readonly source: string | undefined
   readonly ambient: boolean
+  readonly codecs: CodecOptions
   readonly runtime: Runtime
   readonly logger: Logger
   readonly metrics: DescribedMetrics | undefined
@@ -96,6 +100,8 @@ export function routerSettings(options: RouterOptions): RouterSettings {
     onError,
     source,
     ambient = true,
+    codecs,
+    codecTimeout,
     runtime = systemRuntime,
     logger: givenLogger,
     metrics: givenMetrics,
@@ -105,6 +111,7 @@ export function routerSettings(options: RouterOptions): RouterSettings {
   checkFunction('redeliveryDelay', redeliveryDelay)
   if (onError !== undefined) checkFunction('onError', onError)
   if (source !== undefined) checkName('source', source)
+  codecChain({ codecs, codecTimeout }, runtime)
   const logger = guardLogger(givenLogger ?? consoleLogger)
   const metrics = givenMetrics === undefined ? undefined : guardMetrics(givenMetrics)
   return {
@@ -120,6 +127,7 @@ export function routerSettings(options: RouterOptions): RouterSettings {
     onError,
     source,
     ambient,
+    codecs: { codecs, codecTimeout },
     runtime,
     logger,
     metrics,

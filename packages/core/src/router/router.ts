@@ -3,12 +3,15 @@ import type { Source } from '../broker/source.ts'
 import { AckordError, describeValue, InvalidOptionError } from '../errors.ts'
 import type { Handler } from '../handler/handler.ts'
 import { currentContext, outside } from '../message/context.ts'
-import { describeMessage, unmarshal } from '../message/marshal.ts'
+import { describeMessage } from '../message/marshal.ts'
 import { jsonMarshaler, type Marshaler } from '../message/marshaler.ts'
-import type { Message, RawMessage } from '../message/message.ts'
+import type { Message } from '../message/message.ts'
 import { compose, type Middleware } from '../middleware/middleware.ts'
 import { timeoutMiddleware } from '../middleware/timeout.ts'
 import { checkDuration, checkFunction, checkName, rejectUnknownOptions } from '../options.ts'
+import type { CodecOptions } from '../payload/codec.ts'
+import { type CodecChain, codecChain } from '../payload/codec-chain.ts'
+import { payloadDecoder } from '../payload/payload-decoder.ts'
 import type { SharedPorts } from '../ports/part-ports.ts'
 import type { Runtime } from '../ports/runtime.ts'
 import { outputCompleter } from './complete-outputs.ts'
@@ -24,7 +27,8 @@ export interface PipeOptions {
   readonly signal?: AbortSignal | undefined
 }
 
-export interface RunOptions extends PipeOptions {
+/** `codecs` and `codecTimeout`: for the messages of the source, and for outputs. Default: those of the router. */
+export interface RunOptions extends PipeOptions, CodecOptions {
   /** Where outputs are published. Without it an output is an error, unless an outbox stores them all. */
   readonly publisher?: Publisher | undefined
   /** Required with a publisher. */
@@ -62,6 +66,9 @@ export let startRun: (router: Router, options: ConsumeOptions) => Promise<void>
 /** @internal The clock of the router. */
 export let runtimeOf: (router: Router) => Runtime
 
+/** @internal The codecs of an input or output that has these options, or those of the router. */
+export let codecsOf: (router: Router, options: CodecOptions) => CodecChain | undefined
+
 /** @internal What the router was given, for the parts that it uses. */
 export let sharedPortsOf: (router: Router) => SharedPorts
 
@@ -91,6 +98,11 @@ export class Router {
   static {
     startRun = (router, options) => router.#consume(options)
     runtimeOf = (router) => router.#settings.runtime
+    codecsOf = (router, { codecs, codecTimeout }) => {
+      const { codecs: defaults, runtime } = router.#settings
+      const options = { codecs: codecs ?? defaults.codecs, codecTimeout: codecTimeout ?? defaults.codecTimeout }
+      return codecChain(options, runtime)
+    }
     sharedPortsOf = (router) => router.#settings.shared
     inOwnHandler = (router, call) => router.#inOwnHandler(call)
   }
@@ -165,8 +177,9 @@ export class Router {
    * messages are settled; rejects if the source failed, after the same.
    */
   async run(source: Source, options: RunOptions = {}): Promise<void> {
-    const { publisher, destination, publishTimeout = 10_000, marshaler = jsonMarshaler, signal, ...unknown } = options
+    const { publisher, destination, publishTimeout = 10_000, marshaler = jsonMarshaler, codecs, codecTimeout, signal, ...unknown } = options
     rejectUnknownOptions('run()', unknown)
+    const chain = codecsOf(this, { codecs, codecTimeout })
     checkSource(source)
     checkDuration('publishTimeout', publishTimeout, { min: 1 })
     const { runtime, shared } = this.#settings
@@ -185,12 +198,12 @@ export class Router {
       messages: (reading) => source.messages({ signal: reading }),
       cooperative: true,
       signal,
-      // A source yields bytes only.
-      decode: (message) => unmarshal(message as RawMessage, marshaler),
+      decode: payloadDecoder(marshaler, chain),
       abandon: undefined,
       async deliver(outputs, input, forced) {
         if (publisher === undefined || destination === undefined) throw noPublisher(outputs, input)
-        await publishOutputs(outputs, { publisher, destination, marshaler, signal: forced, timeout: publishTimeout, runtime })
+        const limits = { signal: forced, timeout: publishTimeout, runtime }
+        await publishOutputs(outputs, { publisher, destination, marshaler, codecs: chain, ...limits })
         await acknowledgeOutputs(outputs, input)
       },
     })

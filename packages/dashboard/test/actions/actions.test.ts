@@ -61,7 +61,8 @@ describe('an action on ids', () => {
     expect(body).toMatchObject({ state: 'done', count: 1 })
     const record = await world.store.get('1')
     expect(record).toMatchObject({ state: 'ready', destination: 'mail' })
-    expect(record?.message.attributes).toMatchObject({ subject: 'new', extra: undefined })
+    expect(record?.message.attributes).toMatchObject({ subject: 'new' })
+    expect(record?.message.attributes).not.toHaveProperty('extra')
     expect(Buffer.from(record?.message.data ?? []).toString()).toBe('{"é":1}')
   })
 

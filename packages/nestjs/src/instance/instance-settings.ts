@@ -108,6 +108,8 @@ function rejectUnknown<Handle>(options: AckordOptions<Handle>): void {
     destination: true,
     eventSource: true,
     marshaler: true,
+    codecs: true,
+    codecTimeout: true,
     relay: true,
     dashboard: true,
     telemetry: true,

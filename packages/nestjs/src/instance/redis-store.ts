@@ -6,11 +6,12 @@ import type { AckordRedisOptions, AnyRedisOutbox } from './options.ts'
 /** All services of an instance share its outbox. */
 export function redisStore(options: AckordRedisOptions): InstanceStore {
   const { redis, outbox: given, inbox, transaction, publisher, relay } = options
-  const { destination, eventSource, marshaler, logger, metrics, telemetry, runtime } = options
+  const { destination, eventSource, marshaler, codecs, codecTimeout, logger, metrics, telemetry, runtime } = options
+  const events = { destination, marshaler, codecs, codecTimeout }
   const outbox: AnyRedisOutbox = isOutbox(given)
     ? given
-    : streamOutbox(redis, { ...given, source: eventSource, destination, marshaler, logger, metrics: metrics ?? telemetry?.metrics })
-  const common = { redis, outbox, destination, eventSource, marshaler, metrics, telemetry, logger, runtime }
+    : streamOutbox(redis, { ...given, source: eventSource, ...events, logger, metrics: metrics ?? telemetry?.metrics })
+  const common = { redis, outbox, eventSource, ...events, metrics, telemetry, logger, runtime }
   const publishing = publisher === undefined ? undefined : createService({ ...common, publisher, relay })
   return {
     database: redis,

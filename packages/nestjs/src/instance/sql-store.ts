@@ -6,14 +6,15 @@ import type { AckordSqlOptions } from './options.ts'
 /** All services of an instance work on the same tables; what they commit wakes its relay. */
 export function sqlStore<Handle>(options: AckordSqlOptions<Handle>): InstanceStore {
   const { database, outbox: outboxOptions, inbox, transaction, groupCommit, cleanup, publisher, relay, checkSchema = true } = options
-  const { destination, eventSource, marshaler, logger, metrics, telemetry, runtime } = options
+  const { destination, eventSource, marshaler, codecs, codecTimeout, logger, metrics, telemetry, runtime } = options
   const ports = { logger, runtime }
-  const common = { database, outbox: outboxOptions, destination, eventSource, marshaler, metrics, telemetry, ...ports }
+  const events = { destination, marshaler, codecs, codecTimeout }
+  const common = { database, outbox: outboxOptions, eventSource, ...events, metrics, telemetry, ...ports }
   const tables = { schema: outboxOptions?.schema, names: outboxOptions?.names }
   const publishing = publisher === undefined ? undefined : createService({ ...common, publisher, relay, cleanup })
 
   function ownOutbox() {
-    const outbox = sqlOutbox(database, { ...outboxOptions, source: eventSource, destination, marshaler, ...ports })
+    const outbox = sqlOutbox(database, { ...outboxOptions, source: eventSource, ...events, ...ports })
     return telemetry?.outbox(outbox) ?? outbox
   }
 

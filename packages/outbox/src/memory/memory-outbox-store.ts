@@ -1,7 +1,14 @@
 import { AckordError, type Attributes, InvalidOptionError, type Runtime, systemRuntime } from '@ackord/core'
 import { checkAttributes } from '@ackord/core/broker'
 import { checkCount, describeMessage, eachWakeUp } from '@ackord/core/internal'
-import { type EventCompleter, eventCompleter, type NewEventOptions, type NewEvents } from '../store/new-events.ts'
+import {
+  type EventCompleter,
+  eventCompleter,
+  type NewEventOptions,
+  type NewEvents,
+  type RecordEncoder,
+  recordEncoder,
+} from '../store/new-events.ts'
 import { type CompleteAdministration, completeAdministration } from '../store/note-administration.ts'
 import type { OutboxNotes } from '../store/notes.ts'
 import type {
@@ -73,6 +80,7 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
   readonly #retain: boolean
   readonly #maxSize: number
   readonly #complete: EventCompleter
+  readonly #encode: RecordEncoder | undefined
   #data: SharedData
   #claims: MemoryClaims
   #administration: CompleteAdministration
@@ -80,6 +88,7 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
   constructor(options: MemoryOutboxStoreOptions = {}) {
     const { retain = false, order = 'none', maxSize = defaultMaxSize, runtime = systemRuntime } = options
     this.#complete = eventCompleter('new MemoryOutboxStore', options, runtime)
+    this.#encode = recordEncoder(options, runtime)
     if (order !== 'none' && order !== 'perKey') throw new InvalidOptionError('order', `must be 'none' or 'perKey'; it is ${String(order)}.`)
     this.#options = options
     this.#retain = retain
@@ -121,13 +130,9 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
 
   async append(transaction: MemoryTransaction, events: NewEvents): Promise<void> {
     this.#checkTransaction('append()', transaction)
-    const records = this.#complete(events)
-    for (const record of records) {
-      const { attributes } = record.message
-      checkAttributes(attributes, () => describeMessage(record.message))
-      checkRecordSize(record, attributesToJson(attributes), this.#maxSize)
-    }
-    transaction.add(records)
+    const completed = this.#complete(events)
+    if (this.#encode === undefined) this.#add(transaction, completed)
+    else await transaction.follow(this.#encode(completed, transaction).then((records) => this.#add(transaction, records)))
   }
 
   async cancel(transaction: MemoryTransaction, references: readonly OutboxReference[]): Promise<number> {
@@ -253,6 +258,15 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
 
   deletePublished(options: { readonly olderThan: number; readonly limit: number }): Promise<number> {
     return this.#administration.deletePublished(options)
+  }
+
+  #add(transaction: MemoryTransaction, records: readonly NewOutboxRecord[]): void {
+    for (const record of records) {
+      const { attributes } = record.message
+      checkAttributes(attributes, () => describeMessage(record.message))
+      checkRecordSize(record, attributesToJson(attributes), this.#maxSize)
+    }
+    transaction.add(records)
   }
 
   #checkTransaction(caller: string, transaction: MemoryTransaction): void {

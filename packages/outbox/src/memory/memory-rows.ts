@@ -1,5 +1,5 @@
 import { type Attributes, Message, type RawMessage } from '@ackord/core'
-import { matchesFilter } from '../store/administration.ts'
+import { editMessage, matchesFilter } from '../store/administration.ts'
 import { addToHistory } from '../store/failure-text.ts'
 import type { OutboxEdit, OutboxFilter, OutboxRecord, OutboxState, RearmOptions } from '../store/outbox-admin.ts'
 import type { ClaimedRecord, NewOutboxRecord, Outcome } from '../store/outbox-store.ts'
@@ -160,14 +160,15 @@ export function parkRow(row: MemoryRow, reason: string, now: number): void {
 }
 
 export function rearmRow(row: MemoryRow, edit: OutboxEdit, { delay = 0, keepAttempts = false }: RearmOptions, now: number): void {
+  const { data, attributes } = editMessage(messageOf(row), edit)
   row.state = delay > 0 ? 'waiting' : 'ready'
   if (!keepAttempts) row.attempts = 0
   row.availableAt = now + delay
   row.parkedAt = undefined
   row.publishedAt = undefined
   row.destination = edit.destination ?? row.destination
-  row.data = edit.data ?? row.data
-  row.attributes = { ...row.attributes, ...edit.attributes }
+  row.data = data
+  row.attributes = attributes
 }
 
 export function claimedRecord(row: MemoryRow, token: string, attempts: number, now: number): ClaimedRecord {

@@ -19,6 +19,8 @@ export class MemoryTransaction {
   readonly #effects: MemoryTransactionEffects
   #records: NewOutboxRecord[] = []
   readonly #cancelled: MemoryRow[] = []
+  // Created on demand: only codecs take time.
+  #pending: Set<Promise<void>> | undefined
   #ended = false
 
   constructor(effects: MemoryTransactionEffects) {
@@ -28,6 +30,25 @@ export class MemoryTransaction {
   add(records: readonly NewOutboxRecord[]): void {
     this.#checkOpen()
     for (const record of records) this.#records.push(record)
+  }
+
+  /** Makes `settled()` wait for work that adds records when it is done. Resolves and rejects as the work does. */
+  follow(work: Promise<void>): Promise<void> {
+    this.#pending ??= new Set()
+    const pending = this.#pending
+    const followed = work.finally(() => pending.delete(followed))
+    pending.add(followed)
+    return followed
+  }
+
+  /** Resolves when nothing is being added any more. Rejects if the work in progress fails: the transaction must then be rolled back. */
+  async settled(): Promise<void> {
+    let failure: PromiseRejectedResult | undefined
+    while (this.#pending !== undefined && this.#pending.size > 0) {
+      const results = await Promise.allSettled(this.#pending)
+      failure ??= results.find(({ status }) => status === 'rejected') as PromiseRejectedResult | undefined
+    }
+    if (failure !== undefined) throw failure.reason
   }
 
   /** Locks these rows, to delete them at the commit, and drops delayed records of the transaction itself. Returns the number of both. */

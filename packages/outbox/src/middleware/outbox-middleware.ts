@@ -12,11 +12,24 @@ import {
   systemRuntime,
   TransactionRequiredError,
 } from '@ackord/core'
-import { ackingOf, checkName, describeMessage, destinationOf, outputCompleter, type TransactionScope } from '@ackord/core/internal'
+import {
+  ackingOf,
+  checkName,
+  codecChain,
+  describeMessage,
+  destinationOf,
+  outputCompleter,
+  type TransactionScope,
+} from '@ackord/core/internal'
+import type { CodecOptions } from '@ackord/core/payload'
+import { encodeRecords } from '../store/new-events.ts'
 import type { NewOutboxRecord } from '../store/outbox-store.ts'
 
-/** The options of an outbox middleware on every store. */
-export interface OutboxOptions {
+/**
+ * The options of an outbox middleware on every store. `codecs` and `codecTimeout`: for the data of outputs. They run when the handler has returned, before the outbox is
+ * written; the transaction is open meanwhile.
+ */
+export interface OutboxOptions extends CodecOptions {
   /** Where the relay publishes an output: a fixed destination, or one chosen per output. */
   readonly destination: Destination
   /** Default: JSON. */
@@ -45,15 +58,19 @@ export function createOutboxMiddleware<Transaction>(
   transactions: OutboxTransactions<Transaction>,
   options: OutboxOptions,
 ): Middleware {
-  const { destination, marshaler = jsonMarshaler, source, runtime = systemRuntime } = options
+  const { destination, marshaler = jsonMarshaler, source, runtime = systemRuntime, codecs, codecTimeout } = options
   if (typeof destination !== 'function') checkName('destination', destination)
   const complete = outputCompleter(runtime, source)
+  const chain = codecChain({ codecs, codecTimeout }, runtime)
 
   /** Stores the outputs of a handled message; `undefined` if there is nothing to wait for. */
-  function store(transaction: Transaction, outputs: readonly Message[], message: Message): Promise<unknown> | undefined {
+  function store(transaction: Transaction, outputs: readonly Message[], message: Message, context: Context): Promise<unknown> | undefined {
     // All outputs are marshalled before the first is stored: if one fails and the error is caught, none of them must be stored.
     const records = outputs.map((output) => ({ destination: destinationOf(output, destination), message: marshal(output, marshaler) }))
-    const appending = transactions.append(transaction, records)
+    const appending =
+      chain === undefined
+        ? transactions.append(transaction, records)
+        : encodeRecords(chain, records, context.signal).then((encoded) => transactions.append(transaction, encoded))
     // The router settles the message itself.
     const others = outputs.filter((output) => ackingOf(output) !== undefined && ackingOf(output) !== ackingOf(message))
     return others.length === 0 ? appending : settleWhenStored(transactions.scopeOf(transaction), others, appending)
@@ -68,7 +85,7 @@ export function createOutboxMiddleware<Transaction>(
       return next(message, context).then((outputs) => {
         if (outputs.length === 0) return outputs
         // The router has completed the handler's outputs; middleware in between may have added more.
-        const storing = store(transaction, complete(outputs, message, context), message)
+        const storing = store(transaction, complete(outputs, message, context), message, context)
         return storing === undefined ? none : storing.then(() => none)
       })
     }

@@ -20,6 +20,7 @@ import {
   toError,
 } from '@ackord/core'
 import { checkFunction, checkName, describeMessage, guardLogger, guardMetrics, rejectUnknownOptions } from '@ackord/core/internal'
+import type { CodecOptions } from '@ackord/core/payload'
 import type { PublisherMap, RelayOptions } from '../options/relay-options.ts'
 import { Relay, type RelayHealth } from '../relay/relay.ts'
 import type { OutboxAdmin } from '../store/outbox-admin.ts'
@@ -33,8 +34,11 @@ export interface ServicePorts {
   readonly runtime: Runtime
 }
 
-/** The options of a service on every store. */
-export interface ServiceOptions {
+/**
+ * The options of a service on every store. `codecs` and `codecTimeout`: for the data of the messages that it reads, and of its events, those of handlers and those of
+ * `service.outbox.append()`.
+ */
+export interface ServiceOptions extends CodecOptions {
   /**
    * Where messages come from: a source, such as `rabbitmqSource(connection, { queue: 'orders' })`, or a function that creates one. Default: none; the service handles no
    * messages.
@@ -60,7 +64,7 @@ export interface ServiceOptions {
   /** Converts data to bytes and back, for messages and events. Default: JSON. */
   readonly marshaler?: Marshaler | undefined
   /** Further options of the router. */
-  readonly router?: Omit<RouterOptions, keyof ServicePorts | 'concurrency' | 'source'> | undefined
+  readonly router?: Omit<RouterOptions, keyof ServicePorts | keyof CodecOptions | 'concurrency' | 'source'> | undefined
   /** Further options of the relay. */
   readonly relay?: Omit<RelayOptions, keyof ServicePorts | 'publisher'> | undefined
   /** Called by `close()` when everything else is closed, for connections that the service uses: `() => pool.end()`. Default: none. */
@@ -85,11 +89,17 @@ export interface ServiceTelemetry {
   readonly metrics: Metrics
 }
 
+/** How the events of handlers are stored. */
+export interface ServiceOutputs extends CodecOptions {
+  readonly destination: Destination
+  readonly marshaler: Marshaler | undefined
+}
+
 /** What a store contributes to a service. */
 export interface ServiceStore<Outbox> {
   readonly outbox: Outbox
   /** Transaction, inbox and outbox, around the handlers. */
-  transactional(consumer: string, outputs: { readonly destination: Destination; readonly marshaler: Marshaler | undefined }): Middleware
+  transactional(consumer: string, outputs: ServiceOutputs): Middleware
   /** Starts to delete what the store no longer needs. Default: nothing has to be deleted. */
   startCleanup?(): { stop(): Promise<void> }
 }
@@ -138,7 +148,7 @@ export class Service<Outbox extends AnyOutbox = AnyOutbox> implements Closable {
   constructor(createStore: (ports: ServicePorts) => ServiceStore<Outbox>, options: ServiceOptions) {
     const { source, handlers, consumer, concurrency, use = [], publisher, destination = noDestination, eventSource, ...others } = options
     const { marshaler, router, relay, onClose, logger: given = consoleLogger, metrics: ownMetrics, telemetry, ...rest } = others
-    const { runtime = systemRuntime, ...unknown } = rest
+    const { runtime = systemRuntime, codecs, codecTimeout, ...unknown } = rest
     rejectUnknownOptions('createService()', unknown)
     checkParts(options)
     if (onClose !== undefined) checkFunction('onClose', onClose)
@@ -163,7 +173,7 @@ export class Service<Outbox extends AnyOutbox = AnyOutbox> implements Closable {
       .use(
         ...(telemetry === undefined ? [] : [telemetry.middleware]),
         ...use,
-        this.#store.transactional(consumer, { destination, marshaler }),
+        this.#store.transactional(consumer, { destination, marshaler, codecs, codecTimeout }),
       )
       .handleAll(...handlers)
   }
@@ -236,8 +246,8 @@ export class Service<Outbox extends AnyOutbox = AnyOutbox> implements Closable {
     const cleanup = this.#store.startCleanup?.()
     const { router, source } = this
     if (router === undefined || source === undefined) return { cleanup, ended: new Promise(() => {}) }
-    const { marshaler } = this.#options
-    const ended = router.run(source, { marshaler }).catch((error: unknown) => {
+    const { marshaler, codecs, codecTimeout } = this.#options
+    const ended = router.run(source, { marshaler, codecs, codecTimeout }).catch((error: unknown) => {
       this.#error = toError(error)
       this.#logger.error({ err: error }, 'The source of the service has failed: no more messages are handled.')
     })

@@ -1,4 +1,4 @@
-import type { Attributes, Logger, RawMessage } from '@ackord/core'
+import { type Attributes, InvalidOptionError, type Logger, type RawMessage } from '@ackord/core'
 import { checkAttributes } from '@ackord/core/broker'
 import { checkCount, describeMessage } from '@ackord/core/internal'
 import type { DestinationStats, OutboxAdmin, OutboxEdit, OutboxFilter, OutboxRecord, OutboxState, OutboxStats } from './outbox-admin.ts'
@@ -33,11 +33,32 @@ export function isEmptyEdit({ destination, attributes, data }: OutboxEdit): bool
   return destination === undefined && attributes === undefined && data === undefined
 }
 
-/** The message with the changes of an edit. Throws if the result could not be read back: it would be parked again, for another reason. */
+/**
+ * The message with the changes of an edit. Throws if the result could not be read back: it would be parked again, for another reason, or rejected by its reader.
+ */
 export function editMessage(message: RawMessage, { attributes, data }: OutboxEdit): RawMessage {
   const edited = message.copy(data ?? message.data).withAttributes(attributes ?? {})
   checkAttributes(edited.attributes, () => describeMessage(edited))
+  checkEncoded(message, edited)
   return edited
+}
+
+/** The attributes by which `encrypted()` and `claimCheck()` recognise the messages that they have encoded. */
+const codecMarks = ['ackordencrypted', 'ackordclaimcheck']
+
+/** What a codec has encoded belongs to the id, source and type, and is of no use without the mark of the codec. */
+function checkEncoded(message: RawMessage, edited: RawMessage): void {
+  const mark = codecMarks.find((name) => message.attributes[name] !== undefined)
+  if (mark === undefined) return
+  const sameData = Buffer.compare(edited.data, message.data) === 0
+  const changed = (['id', 'source', 'type', ...codecMarks] as const).find((name) => edited.attributes[name] !== message.attributes[name])
+  if (sameData && changed === undefined) return
+  if (!sameData && codecMarks.every((name) => edited.attributes[name] === undefined)) return
+  const what = sameData ? `${changed} of ${describeMessage(message)}` : `data of ${describeMessage(message)}`
+  throw new InvalidOptionError(
+    'edit',
+    `must not change the ${what}: a codec has encoded the message (attribute '${mark}'), and its reader would reject it. Replace its data by data that is not encoded, and remove that attribute.`,
+  )
 }
 
 /** Adds up the numbers of `stats()`, up to its `limit`. A destination may be added several times, from several places. */

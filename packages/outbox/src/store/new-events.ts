@@ -4,14 +4,16 @@ import {
   type Destination,
   jsonMarshaler,
   type Marshaler,
-  type Message,
+  Message,
   marshal,
   type RawMessage,
   type Runtime,
 } from '@ackord/core'
 import {
+  type CodecChain,
   checkFunction,
   checkName,
+  codecChain,
   describeMessage,
   describeValue,
   destinationOf,
@@ -19,6 +21,7 @@ import {
   outputIdsKey,
   outputTraceKey,
 } from '@ackord/core/internal'
+import type { CodecOptions } from '@ackord/core/payload'
 import type { NewOutboxRecord } from './outbox-store.ts'
 
 /** An event with options of its own. */
@@ -37,8 +40,8 @@ export interface OutboxEvent {
  */
 export type NewEvents = Message | OutboxEvent | readonly (Message | OutboxEvent)[]
 
-/** The options of an outbox for events that `append()` completes. */
-export interface NewEventOptions {
+/** The options of an outbox for events that `append()` completes. `codecs` and `codecTimeout`: for the data of events, before they are stored. */
+export interface NewEventOptions extends CodecOptions {
   /** The `source` of events that have none, such as `/orders`. Default: none, and `append()` rejects them. */
   readonly source?: string | undefined
   /** Where events are published that name no destination: a fixed destination, or one chosen per event. Default: none, and `append()` rejects them. */
@@ -99,6 +102,52 @@ export function eventCompleter(name: string, options: NewEventOptions, runtime: 
     // Array.from also visits holes, which map() would skip.
     return Array.isArray(events) ? Array.from(events, record) : [record(events, undefined)]
   }
+}
+
+/**
+ * For stores: applies the codecs of an outbox to records that were completed. Rejects before anything is stored if one of them fails. Calls with the same transaction
+ * resolve in their order: events are stored in the order in which they were appended, also if the first is large.
+ */
+export type RecordEncoder = (records: readonly NewOutboxRecord[], transaction?: object | undefined) => Promise<readonly NewOutboxRecord[]>
+
+/** `undefined` without codecs: `append()` then has nothing to wait for. */
+export function recordEncoder(options: CodecOptions, runtime: Runtime): RecordEncoder | undefined {
+  const { codecs, codecTimeout } = options
+  const chain = codecChain({ codecs, codecTimeout }, runtime)
+  if (chain === undefined) return undefined
+  const latest = new WeakMap<object, Promise<unknown>>()
+  return (records, transaction) => {
+    const encoding = encodeRecords(chain, records, currentContext()?.signal)
+    if (transaction === undefined) return encoding
+    const before = latest.get(transaction)
+    const inOrder = before === undefined ? encoding : Promise.allSettled([before, encoding]).then(() => encoding)
+    latest.set(transaction, inOrder)
+    // The transaction may be a connection, which lives longer than the records.
+    const forget = () => {
+      if (latest.get(transaction) === inOrder) latest.delete(transaction)
+    }
+    inOrder.then(forget, forget)
+    return inOrder
+  }
+}
+
+/** The same records with encoded messages. */
+export async function encodeRecords(
+  codecs: CodecChain,
+  records: readonly NewOutboxRecord[],
+  signal: AbortSignal | undefined,
+): Promise<readonly NewOutboxRecord[]> {
+  const messages = await codecs.encodeAll(
+    // Codecs copy messages, and so need one of this copy of the package.
+    records.map(({ message }) => ownMessage(message)),
+    signal,
+  )
+  return records.map((record, index) => ({ ...record, message: messages[index] ?? record.message }))
+}
+
+function ownMessage(message: RawMessage): RawMessage {
+  const { data, attributes } = message
+  return isMessage(message) ? message : new Message(data, attributes)
 }
 
 /** Also one of another copy of the package, which stores accept if it is whole. */

@@ -15,7 +15,7 @@ export interface OutboxOptions extends CommonOutboxOptions {
 /** Stores the outputs in the transaction of the business writes and returns none; a relay publishes them after the commit. */
 export function outboxMiddleware(redis: Redis, options: OutboxOptions): Middleware {
   const internals = internalsOf(redis)
-  const { outbox, destination, marshaler, source, runtime = internals.runtime, ...unknown } = options
+  const { outbox, destination, marshaler, source, runtime = internals.runtime, codecs, codecTimeout, ...unknown } = options
   rejectUnknownOptions('outboxMiddleware()', unknown)
   checkFunction('outbox.append', outbox?.append)
 
@@ -26,6 +26,6 @@ export function outboxMiddleware(redis: Redis, options: OutboxOptions): Middlewa
       append: (transaction, records) => outbox.append(transaction, records),
       scopeOf: ({ scope }) => scope,
     },
-    { destination, marshaler, source, runtime },
+    { destination, marshaler, source, runtime, codecs, codecTimeout },
   )
 }

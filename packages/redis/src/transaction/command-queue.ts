@@ -198,6 +198,13 @@ export class CommandQueue implements RedisTransaction, WriteTarget {
     this.#ended = true
   }
 
+  waitFor(work: Promise<void>): Promise<void> {
+    // The commit and the caller get the error.
+    work.catch(() => {})
+    this.#waitFor(work)
+    return work
+  }
+
   #waitFor(check: Promise<void>): void {
     this.#checks ??= []
     this.#checks.push(check)

@@ -20,6 +20,10 @@ export interface RedisTransaction {
    * together. Only a hint: a stream that cannot be written to is ignored.
    */
   queueWakeUp(stream: RedisArgument): void
+  /**
+   * Lets the commit wait for work that queues commands when it is done. The transaction fails if the work does. Resolves and rejects as the work does.
+   */
+  waitFor?(work: Promise<void>): Promise<void>
   /** A key of the transaction, if it has one yet: further keys must be in the same slot. */
   readonly anchor: RedisArgument | undefined
   /**

@@ -216,6 +216,7 @@ export async function readPending<Port extends StorePort>(
     ...driver,
     pool: transaction,
     run: (_, sql, parameters, options) => driver.run(transaction, sql, parameters, options),
+    inTransaction: () => true,
   }
   // Nothing is read that only newer tables have, so the transaction need not read their version.
   const administration = administrationOf({ ...port, driver: inside, keepsFailures: async () => false })

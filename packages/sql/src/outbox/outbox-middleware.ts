@@ -26,6 +26,8 @@ export function outboxMiddleware<Handle>(database: Database<Handle>, options: Ou
     names,
     order,
     mode,
+    codecs,
+    codecTimeout,
     ...unknown
   } = options
   rejectUnknownOptions('outboxMiddleware()', unknown)
@@ -46,6 +48,6 @@ export function outboxMiddleware<Handle>(database: Database<Handle>, options: Ou
       },
       scopeOf: ({ own }) => own?.scope,
     },
-    { destination, marshaler, source, runtime },
+    { destination, marshaler, source, runtime, codecs, codecTimeout },
   )
 }

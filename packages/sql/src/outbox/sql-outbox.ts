@@ -15,6 +15,7 @@ import {
   type OutboxStore,
   type OutboxWriter,
   type RecordTaker,
+  recordEncoder,
 } from '@ackord/outbox'
 import { appendTarget, type StorageOptions, type TableOptions } from '../contract/database-options.ts'
 import { explaining, explainMissing } from '../contract/dialect.ts'
@@ -70,12 +71,15 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
     source,
     destination,
     marshaler,
+    codecs,
+    codecTimeout,
     ...unknown
   } = options
   rejectUnknownOptions('sqlOutbox()', unknown)
   checkCount('maxSize', maxSize)
   if (notifications !== undefined) checkFunction('notifications.follow', notifications.follow)
   const complete = eventCompleter('sqlOutbox', { source, destination, marshaler }, runtime)
+  const encode = recordEncoder({ codecs, codecTimeout }, runtime)
   const port = portOf(database)
   const { logger, inheritPorts } = new PartPorts({ logger: givenLogger ?? port.ports.logger }, [port.ports])
   const { dialect, wakeUps, takers } = port
@@ -108,7 +112,9 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
     const records = complete(events)
     // An unreadable record would be parked long after its transaction has ended.
     for (const { message } of records) checkAttributes(message.attributes, () => describeMessage(message))
-    await besideSavepoints(port, opened, async () => await appendRecords(opened, records))
+    // Before the turn of the append: savepoints need not wait for an upload.
+    const encoded = encode === undefined ? records : await encode(records, opened.own ?? (opened.handle as object))
+    await besideSavepoints(port, opened, async () => await appendRecords(opened, encoded))
   }
 
   async function cancelIn(opened: OpenTransaction<Handle>, references: readonly OutboxReference[]): Promise<number> {

@@ -87,7 +87,7 @@ export function testSqlConformance<Handle>(
   testOutboxStore(runner, {
     name,
     open: outboxWorld(open),
-    features: { savepoints: true, delay: true, retain: true, insight: true },
+    features: { savepoints: true, delay: true, retain: true, codecs: true, insight: true },
     model: { runs: 10 },
     depth,
     results,
@@ -172,10 +172,10 @@ function idempotencyWorld<Handle>(open: OpenSqlWorld<Handle>): OpenIdempotencyWo
 }
 
 function outboxWorld<Handle>(open: OpenSqlWorld<Handle>, storage: StorageOptions = {}): OpenOutboxWorld {
-  return async ({ retain }) => {
+  return async ({ retain, codecs }) => {
     const world = await open()
     const { database, tables } = world
-    const options = { retain, logger: silentLogger, ...storage, ...tables }
+    const options = { retain, codecs, logger: silentLogger, ...storage, ...tables }
     const store = sqlOutbox(database, options)
     return {
       store,

@@ -69,8 +69,8 @@ export class MemoryStore {
   readonly #handles = new WeakMap<MemoryStoreTransaction, Opened>()
 
   constructor(options: MemoryStoreOptions = {}) {
-    const { runtime, source, destination, marshaler } = options
-    this.outbox = new MemoryOutboxStore({ runtime, source, destination, marshaler })
+    const { runtime, source, destination, marshaler, codecs, codecTimeout } = options
+    this.outbox = new MemoryOutboxStore({ runtime, source, destination, marshaler, codecs, codecTimeout })
     this.#records = new MemoryRecords(new MemoryInbox(runtime))
     this.inbox = this.#records.inbox
   }
@@ -161,6 +161,7 @@ export class MemoryStore {
       if (message !== undefined) scope.hold(message)
       const inside = context.with(this.#key, opened).with(transactionScopeKey, scope)
       result = await enter(inside, () => work(opened, inside))
+      await events.settled()
       context.signal.throwIfAborted()
       if (scope.rollbackOnly !== undefined) throw scope.rollbackOnly.error
       await probe('transaction.beforeCommit')
@@ -191,10 +192,13 @@ export class MemoryStore {
       const opened: Opened = { handle, changes, scope }
       const inside = context.with(this.#key, opened).with(transactionScopeKey, scope)
       const result = await enter(inside, () => work(opened, inside))
+      await handle.events.settled()
       if (scope.rollbackOnly !== undefined) throw scope.rollbackOnly.error
       await scope.end('committed')
       return result
     } catch (error) {
+      // What is added later would not be undone.
+      await handle.events.settled().catch(() => {})
       undo()
       handle.events.rollbackTo(savepoint)
       await scope.end('rolledBack')

@@ -23,6 +23,7 @@ import {
   type OutboxStore,
   type OutboxWriter,
   type RecordTaker,
+  recordEncoder,
   relayDefaults,
 } from '@ackord/outbox'
 import { defaultTag } from '../../client/keys.ts'
@@ -30,6 +31,7 @@ import type { RedisArgument } from '../../client/port.ts'
 import { asList } from '../../client/reply.ts'
 import { internalsOf, type Redis } from '../../transaction/redis.ts'
 import type { RedisTransaction } from '../../transaction/transaction.ts'
+import { addOutboxWithoutCodecs } from '../outboxes-without-codecs.ts'
 import { redisNotes } from '../redis-notes.ts'
 import { followWakeStream, type WakeUpsOptions, wakeUps } from '../wake-ups.ts'
 import { cancelDirectly, cancelInTransaction } from './cancel-records.ts'
@@ -145,10 +147,13 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
     source,
     destination,
     marshaler,
+    codecs,
+    codecTimeout,
     ...unknown
   } = options
   rejectUnknownOptions('luaOutbox()', unknown)
   const complete = eventCompleter('luaOutbox', { source, destination, marshaler }, runtime)
+  const encode = recordEncoder({ codecs, codecTimeout }, runtime)
   checkName('name', name)
   checkName('tag', tag)
   checkCount('shards', count)
@@ -200,6 +205,29 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
     return byShard
   }
 
+  function queueRecords(transaction: RedisTransaction, records: readonly NewOutboxRecord[]): void {
+    const [first] = records
+    if (first === undefined) return
+    const { anchor } = transaction
+    // The shard in the slot of the transaction's keys. The transaction decides whether it accepts a key in another slot.
+    const beside = (anchor === undefined ? undefined : shards.beside(anchor)) ?? shards.of(first.message)
+    const stored = storedRecords(records)
+    const lease = preLeases.takes(stored) ? preLeases.lease(stored) : undefined
+    for (const [shard, indexes] of ordered ? indexesByShard(records, beside) : [[beside, [...stored.keys()]] as const]) {
+      const own = indexes.map((index) => stored[index] as StoredRecord)
+      transaction.queueEvent({
+        name: 'append()',
+        args: [...shard.keys, ...enqueueArguments(own, { strict, ordered, lease })],
+        keys: keyIndexes,
+        kind: outboxFragment,
+        onStored(answer) {
+          lease?.handOver(shard, answer)
+          countEnqueued(context, answer)
+        },
+      })
+    }
+  }
+
   const outbox: LuaOutbox = {
     capabilities: { order, delay: true, preLease: !ordered },
     inheritPorts: ports.inheritPorts,
@@ -214,32 +242,19 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
 
     async append(transaction, events) {
       if (typeof transaction?.queueEvent !== 'function') throw new TransactionRequiredError('append()')
-      const records = complete(events)
-      const [first] = records
-      if (first === undefined) return
-      const { anchor } = transaction
-      // The shard in the slot of the transaction's keys. The transaction decides whether it accepts a key in another slot.
-      const beside = (anchor === undefined ? undefined : shards.beside(anchor)) ?? shards.of(first.message)
-      const stored = storedRecords(records)
-      const lease = preLeases.takes(stored) ? preLeases.lease(stored) : undefined
-      for (const [shard, indexes] of ordered ? indexesByShard(records, beside) : [[beside, [...stored.keys()]] as const]) {
-        const own = indexes.map((index) => stored[index] as StoredRecord)
-        transaction.queueEvent({
-          name: 'append()',
-          args: [...shard.keys, ...enqueueArguments(own, { strict, ordered, lease })],
-          keys: keyIndexes,
-          kind: outboxFragment,
-          onStored(answer) {
-            lease?.handOver(shard, answer)
-            countEnqueued(context, answer)
-          },
-        })
+      const completed = complete(events)
+      if (completed.length === 0) return
+      if (encode === undefined) queueRecords(transaction, completed)
+      else {
+        const queueing = encode(completed, transaction).then((encoded) => queueRecords(transaction, encoded))
+        await (transaction.waitFor?.(queueing) ?? queueing)
       }
       await probe('outbox.appended')
     },
 
     async enqueue(events) {
-      const records = complete(events)
+      const completed = complete(events)
+      const records = encode === undefined ? completed : await encode(completed)
       const stored = storedRecords(records)
       const [only] = shards.all
       if (only !== undefined && shards.all.length === 1) return await calls.enqueue(only, stored)
@@ -265,6 +280,7 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
     cancelNow: (references) => cancelDirectly(context, references),
 
     prepare(events, { tag: wanted } = {}) {
+      if (encode !== undefined) throw new InvalidOptionError('prepare()', preparedWithCodecs)
       const records = complete(events)
       const [first] = records
       if (first === undefined) throw new InvalidOptionError('records', 'must be a list of at least one.')
@@ -283,8 +299,11 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
       }
     },
   }
-  return withContext(outbox, context)
+  return withContext(encode === undefined ? addOutboxWithoutCodecs(outbox) : outbox, context)
 }
+
+const preparedWithCodecs =
+  'is synchronous, and cannot be used on an outbox with `codecs`. Encode the messages with encodePayload(), and prepare them with a luaOutbox() without codecs.'
 
 const keyIndexes: readonly number[] = Array.from({ length: keyCount }, (_, index) => index)
 

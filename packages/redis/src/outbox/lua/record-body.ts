@@ -125,8 +125,13 @@ const volatile: ReadonlySet<string> = new Set(['time', 'traceparent', 'tracestat
 function printOf({ attributes, data }: RawMessage): string {
   const said: Record<string, AttributeValue> = {}
   for (const name of Object.keys(attributes).sort()) if (!volatile.has(name)) said[name] = attributes[name] as AttributeValue
-  return createHash('sha256').update(attributesToJson(said)).update('\0').update(data).digest('base64url').slice(0, 16)
+  const content = createHash('sha256').update(attributesToJson(said)).update('\0')
+  // `encrypted()` makes other bytes of the same event each time. A digest of the plain text would outlive a forgotten key.
+  if (attributes[encryptedMark] === undefined) content.update(data)
+  return content.digest('base64url').slice(0, 16)
 }
+
+const encryptedMark = 'ackordencrypted'
 
 function digest(text: string, length: number): string {
   return createHash('sha256').update(text).digest('base64url').slice(0, length)

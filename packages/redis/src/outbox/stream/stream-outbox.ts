@@ -12,6 +12,7 @@ import {
   type OutboxReference,
   type OutboxStore,
   type OutboxWriter,
+  recordEncoder,
 } from '@ackord/outbox'
 import { consumerName } from '../../client/consumer-name.ts'
 import { defaultTag, keySlot } from '../../client/keys.ts'
@@ -20,6 +21,7 @@ import type { QueuedCommand } from '../../client/queued-command.ts'
 import { internalsOf, type Redis } from '../../transaction/redis.ts'
 import { checkWords, splitCommand } from '../../transaction/split-command.ts'
 import type { RedisTransaction } from '../../transaction/transaction.ts'
+import { addOutboxWithoutCodecs } from '../outboxes-without-codecs.ts'
 import { fieldsOf, type StreamCodec } from '../record-fields.ts'
 import { redisNotes } from '../redis-notes.ts'
 import { followWakeStream, type WakeUpsOptions, wakeUps } from '../wake-ups.ts'
@@ -108,10 +110,13 @@ export function streamOutbox(redis: Redis, options: StreamOutboxOptions = {}): S
     source,
     destination,
     marshaler,
+    codecs,
+    codecTimeout,
     ...unknown
   } = options
   rejectUnknownOptions('streamOutbox()', unknown)
   const complete = eventCompleter('streamOutbox', { source, destination, marshaler }, runtime)
+  const encode = recordEncoder({ codecs, codecTimeout }, runtime)
   checkName('stream', name)
   checkName('group', group)
   checkName('consumer', consumer)
@@ -165,7 +170,15 @@ export function streamOutbox(redis: Redis, options: StreamOutboxOptions = {}): S
     return [...closed, known, ...added]
   }
 
-  return {
+  function queueRecords(transaction: RedisTransaction, records: readonly NewOutboxRecord[]): void {
+    // All commands are made before the first is queued: a record that cannot be stored must not leave others behind.
+    const tag = tagFor(transaction)
+    const commands = commandsFor(tag, records).flatMap((command) => splitCommand(command))
+    for (const command of commands) transaction.queueEvent(command)
+    transaction.queueWakeUp(streams.wakeKey(tag))
+  }
+
+  const outbox: StreamOutbox = {
     capabilities: { order: 'none', delay: true, preLease: false },
     inheritPorts: ports.inheritPorts,
     claim: (asked) => claims.claim(asked),
@@ -177,13 +190,13 @@ export function streamOutbox(redis: Redis, options: StreamOutboxOptions = {}): S
 
     async append(transaction, events) {
       if (typeof transaction?.queueEvent !== 'function') throw new TransactionRequiredError('append()')
-      const records = complete(events)
-      if (records.length === 0) return
-      // All commands are made before the first is queued: a record that cannot be stored must not leave others behind.
-      const tag = tagFor(transaction)
-      const commands = commandsFor(tag, records).flatMap((command) => splitCommand(command))
-      for (const command of commands) transaction.queueEvent(command)
-      transaction.queueWakeUp(streams.wakeKey(tag))
+      const completed = complete(events)
+      if (completed.length === 0) return
+      if (encode === undefined) queueRecords(transaction, completed)
+      else {
+        const queueing = encode(completed, transaction).then((encoded) => queueRecords(transaction, encoded))
+        await (transaction.waitFor?.(queueing) ?? queueing)
+      }
       await probe('outbox.appended')
     },
 
@@ -205,6 +218,7 @@ export function streamOutbox(redis: Redis, options: StreamOutboxOptions = {}): S
 
     wakeUps: ({ signal }) => streamWakeUps(context, { signal, block, deadline }),
   }
+  return encode === undefined ? addOutboxWithoutCodecs(outbox) : outbox
 }
 
 function indexedAppend(keys: readonly [string, string], fields: readonly RedisArgument[], messageId: string): QueuedCommand {

@@ -13,7 +13,7 @@ import { clockKeys, movedServer } from './moved-server.ts'
 /** Opens the worlds of the suites on one kind of client, with real transactions. Worlds share the clients, and each has its own tag. */
 export function luaOutboxWorld(kind: RedisKind, options: LuaOutboxOptions = {}): OpenOutboxWorld & AsyncDisposable {
   let opened: ReturnType<RedisKind['open']> | undefined
-  const open: OpenOutboxWorld = async ({ retain }) => {
+  const open: OpenOutboxWorld = async ({ retain, codecs }) => {
     opened ??= kind.open()
     const { redis: real, command } = await opened
     const tag = `test-${ownName()}`
@@ -23,7 +23,7 @@ export function luaOutboxWorld(kind: RedisKind, options: LuaOutboxOptions = {}):
       shards.map((shard) => shard.tag),
     )
     const redis = new Redis({}, port, { logger: silentLogger })
-    const settings = { tag, retain, ...options }
+    const settings = { tag, retain, codecs, ...options }
     const store = luaOutbox(redis, settings)
 
     // Records appended inside a savepoint belong to the inner transaction.

@@ -14,7 +14,7 @@ for (const kind of kinds) {
   const open = luaOutboxWorld(kind)
   afterAll(() => open[Symbol.asyncDispose]())
   const name = `LuaOutbox, ${kind.name}`
-  const features = { savepoints: true, delay: true, retain: true, insight: true }
+  const features = { savepoints: true, delay: true, retain: true, codecs: true, insight: true }
   testOutboxStore({ describe, it }, { name, open, features, model: { runs: 10 }, results })
   testRelay({ describe, it }, { name, openStore: open, createRelay: (store, setup) => new Relay(store, setup), insight: true, results })
 }

@@ -11,7 +11,7 @@ afterAll(() => console.log(results.format()))
 const kinds = isProof ? redisKinds : typicalKinds
 
 // No savepoints: a Redis transaction is a list of commands. No retention: published records are deleted immediately.
-const features = { savepoints: false, delay: true, retain: false, insight: true }
+const features = { savepoints: false, delay: true, retain: false, codecs: true, insight: true }
 
 for (const kind of kinds) {
   const open = streamOutboxWorld(kind)

@@ -12,14 +12,14 @@ import { TestTransaction } from './test-transaction.ts'
 /** Opens the worlds of the suites on one kind of client. Worlds share the clients, and each has its own tag. */
 export function streamOutboxWorld(kind: RedisKind, options: StreamOutboxOptions = {}): OpenOutboxWorld & AsyncDisposable {
   let opened: ReturnType<RedisKind['open']> | undefined
-  const open: OpenOutboxWorld = async () => {
+  const open: OpenOutboxWorld = async ({ codecs }) => {
     opened ??= kind.open()
     const { redis: real, command } = await opened
     const { port: realPort } = internalsOf(real)
     const tag = `test-${ownName()}`
     const { port, move } = movedClock(realPort, redisKey(tag, 'clock'))
     const redis = new Redis({}, port, { logger: silentLogger })
-    const settings = { tags: [tag], claimInterval: 0, ...options }
+    const settings = { tags: [tag], claimInterval: 0, codecs, ...options }
     const store = streamOutbox(redis, settings)
     const own = [
       ...['destinations', 'empty', 'wake'].map((name) => redisKey(tag, 'outbox', name)),

@@ -28,6 +28,7 @@ return fragment.run('cancel()', 1, 1, #ARGV)`)
 /** A transaction for events only, without a middleware: they are written when it commits. */
 export class TestTransaction implements RedisTransaction {
   #events: QueuedCommand[] = []
+  readonly #checks: Promise<void>[] = []
   readonly anchor: RedisArgument | undefined
   #ended = false
 
@@ -58,11 +59,18 @@ export class TestTransaction implements RedisTransaction {
     this.#events.push(command)
   }
 
+  waitFor(work: Promise<void>): Promise<void> {
+    work.catch(() => {})
+    this.#checks.push(work)
+    return work
+  }
+
   end(): void {
     this.#ended = true
   }
 
   async commit(port: RedisPort): Promise<void> {
+    await Promise.all(this.#checks)
     this.end()
     // In chunks: a script accepts a limited number of arguments, and a test may append many records.
     const events = this.#events.filter(({ kind }) => kind !== cancelFragment)

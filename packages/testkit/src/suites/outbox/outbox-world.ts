@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { type Attributes, Message } from '@ackord/core'
+import type { PayloadCodec } from '@ackord/core/payload'
 import {
   type Claim,
   type ClaimedRecord,
@@ -24,6 +25,8 @@ export interface OutboxFeatures {
   readonly delay: boolean
   /** Published records can be retained until `deletePublished()`. */
   readonly retain: boolean
+  /** `append()` applies the codecs of the world's options. Default: false. */
+  readonly codecs?: boolean | undefined
   /** The optional parts of `OutboxAdmin` exist: causes, history, groups, pauses, relays, rates and the audit. Default: false. */
   readonly insight?: boolean | undefined
 }
@@ -64,12 +67,14 @@ export interface OutboxWorld extends AsyncDisposable {
 export interface OutboxWorldOptions {
   /** Whether published records are retained. Used only with the feature `retain`. */
   readonly retain: boolean
+  /** The codecs of the store, whose `append()` then encodes the data of events. Used only with the feature `codecs`. */
+  readonly codecs?: readonly PayloadCodec[] | undefined
 }
 
 export type OpenOutboxWorld = (options: OutboxWorldOptions) => Promise<OutboxWorld>
 export type OutboxScenario = Scenario<OpenOutboxWorld>
 
-export const memoryOutboxFeatures: OutboxFeatures = { savepoints: true, delay: true, retain: true, insight: true }
+export const memoryOutboxFeatures: OutboxFeatures = { savepoints: true, delay: true, retain: true, codecs: true, insight: true }
 
 /** The in-memory store with a virtual clock: an example for other worlds. */
 export async function openMemoryOutboxWorld(options: OutboxWorldOptions): Promise<OutboxWorld> {
@@ -81,9 +86,9 @@ export async function openOrderedMemoryOutboxWorld(options: OutboxWorldOptions):
   return openWorld(options, 'perKey')
 }
 
-function openWorld({ retain }: OutboxWorldOptions, order: 'none' | 'perKey'): OutboxWorld {
+function openWorld({ retain, codecs }: OutboxWorldOptions, order: 'none' | 'perKey'): OutboxWorld {
   const runtime = new VirtualRuntime()
-  const store = new MemoryOutboxStore({ retain, order, runtime })
+  const store = new MemoryOutboxStore({ retain, order, runtime, codecs })
   return {
     store,
     another: async () => store.another(),
@@ -91,6 +96,7 @@ function openWorld({ retain }: OutboxWorldOptions, order: 'none' | 'perKey'): Ou
       const transaction = store.begin()
       try {
         await work(transactionOf(store, transaction))
+        await transaction.settled()
       } catch (error) {
         transaction.rollback()
         throw error

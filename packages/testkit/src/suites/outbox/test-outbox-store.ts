@@ -2,6 +2,7 @@ import type { ResultTable } from '../../run/result-table.ts'
 import { registerSuite, type SuiteDepth, type TestRunner } from '../../run/scenario.ts'
 import { appendScenarios, cancelScenarios, delayScenarios, fixtureScenario, savepointScenarios } from './append-scenarios.ts'
 import { claimScenarios } from './claim-scenarios.ts'
+import { codecScenarios } from './codec-scenarios.ts'
 import { contentScenarios } from './content-scenarios.ts'
 import { insightScenarios } from './insight-scenarios.ts'
 import { leaseScenarios } from './lease-scenarios.ts'
@@ -31,6 +32,7 @@ export function outboxScenarios(features: OutboxFeatures, model: ModelOptions = 
     ...appendScenarios,
     ...(features.savepoints ? savepointScenarios : []),
     ...(features.delay ? [...delayScenarios, ...cancelScenarios] : []),
+    ...(features.codecs === true ? codecScenarios : []),
     ...claimScenarios,
     ...leaseScenarios,
     ...settleScenarios,
