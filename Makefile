@@ -1,6 +1,6 @@
 # Needs Node >= 20.19, npm and make. Everything else is installed by the targets themselves.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-matrix test-docs test-packages test-latest test-servers build vet docs bench proof services clean
+.PHONY: help demo test test-matrix test-docs test-packages test-kafka test-latest test-servers build vet docs bench proof services clean
 
 installed := node_modules/.installed
 
@@ -22,7 +22,7 @@ test: $(installed) ## set up everything and run the tests
 
 test-matrix: $(installed) ## the same tests in every other combination: each ORM and client, the demo on every store and broker, each HTTP server
 	@node scripts/pg-native.mjs
-	@scripts/services run -- node scripts/test.mjs --config vitest.matrix.config.ts
+	@scripts/services run --with rabbitmq4 -- node scripts/test.mjs --config vitest.matrix.config.ts
 
 test-docs: $(installed) ## what users read and copy: the examples of the READMEs and guides, the example services, the code that create-ackord writes
 	@node scripts/dashboard-page.mjs
@@ -30,6 +30,10 @@ test-docs: $(installed) ## what users read and copy: the examples of the READMEs
 
 test-packages: $(installed) ## what users get: packed packages, the projects of create-ackord, the pages of docs/start; ONLY="sqlite …" for some
 	@scripts/services run --only postgres,mariadb,redis,rabbitmq,nats,kafka -- node scripts/test-packages.mjs $(ONLY)
+
+test-kafka: $(installed) ## the Kafka suite on a real broker: the one that KAFKA_URL names, or one that is started from the unpacked Kafka in KAFKA_HOME (with Java 17)
+	@test -n "$$KAFKA_URL$$KAFKA_HOME" || { echo 'Set KAFKA_URL to a broker, or KAFKA_HOME to the directory of an unpacked Kafka.' >&2; exit 2; }
+	@scripts/services run -- node scripts/test.mjs --typecheck.enabled=false packages/kafka/ test/pipeline/
 
 test-latest: $(installed) ## the same tests on the newest Node LTS
 	@scripts/with-latest-node node scripts/pg-native.mjs
@@ -54,7 +58,7 @@ bench: $(installed) ## all benchmarks
 
 proof: $(installed) ## what takes too long for the tests: all crashes, faults, simulations and loads; writes docs/guarantees.md
 	@node scripts/dashboard-page.mjs
-	@scripts/services run -- node scripts/proof.mjs
+	@scripts/services run --with rabbitmq4 -- node scripts/proof.mjs
 
 services: $(installed) ## start the servers that tests need and keep them until Ctrl-C
 	@scripts/services up

@@ -1,5 +1,7 @@
 import { defineConfig } from 'vitest/config'
 import { BaseSequencer, type TestSpecification } from 'vitest/node'
+import { kafkaHome } from './scripts/servers/kafka-distribution.mjs'
+import { isRealKafka } from './scripts/servers/kafka-protocol.mjs'
 import { isProof } from './scripts/test-depth.mjs'
 
 // vitest hands these to Node. Not `import`: CommonJS packages would then get the ESM form of what they require. Not `module`: that form is for bundlers, and Node cannot
@@ -25,7 +27,7 @@ export const documentTests = [
 ]
 
 /**
- * The same tests in every other combination: each ORM and client beyond the first, the demo on every store and broker, each HTTP server killed on each store. `make
+ * The same tests in every other combination: each ORM and client beyond the first, the demo on every store and broker, each HTTP server killed on each store, AMQP 1.0. `make
  * test-matrix` runs them, with vitest.matrix.config.ts, and so does `make proof`.
  */
 export const matrixTests = [
@@ -34,6 +36,9 @@ export const matrixTests = [
   'packages/sql/test/postgres/client/from-pg-native.integration.test.ts',
   'packages/cli/test/demo/demo*.test.ts',
   'packages/http/test/idempotency/crash.integration.test.ts',
+  // They need RabbitMQ 4, which is downloaded.
+  'packages/amqp/test/**/*.integration.test.ts',
+  'test/pipeline/amqp-pipeline.integration.test.ts',
 ]
 
 /**
@@ -45,12 +50,18 @@ const proofTests = [
   'packages/sql/test/postgres/log/{log-conformance,crash-points}.integration.test.ts',
 ]
 
+/** What only a real Kafka can show: the one that KAFKA_URL names, and brokers of its own from the distribution in KAFKA_HOME. `make test-kafka` runs them. */
+const realKafkaTests = [
+  ...((await isRealKafka(process.env['KAFKA_URL'])) ? [] : ['packages/kafka/test/real/*.test.ts']),
+  ...(kafkaHome() === undefined ? ['packages/kafka/test/real/own-broker/*.test.ts'] : []),
+]
+
 export default defineConfig({
   resolve: { conditions },
   ssr: { resolve: { conditions } },
   test: {
     include: ['packages/*/test/**/*.test.ts', 'test/**/*.test.ts', 'scripts/test/**/*.test.ts', 'proof/test/**/*.test.ts'],
-    exclude: ['**/node_modules/**', ...documentTests, ...(isProof ? [] : [...matrixTests, ...proofTests])],
+    exclude: ['**/node_modules/**', ...documentTests, ...realKafkaTests, ...(isProof ? [] : [...matrixTests, ...proofTests])],
     typecheck: { enabled: true, include: ['packages/*/test/**/*.test-d.ts'], tsconfig: './tsconfig.types.json' },
     // For a test that hangs; a busy machine takes its time. The whole matrix of kills has tests that run for a minute without hanging.
     testTimeout: isProof ? 300_000 : 60_000,

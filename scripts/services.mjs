@@ -6,7 +6,7 @@ import { parseArgs } from 'node:util'
 import { describeAddress } from './servers/address.mjs'
 import { aptInstall } from './servers/apt-install.mjs'
 import { endAllChildren } from './servers/child.mjs'
-import { kinds } from './servers/kind.mjs'
+import { extraKinds, kinds } from './servers/kind.mjs'
 import { adoptProcess, releaseProcess } from './servers/orphans.mjs'
 import { planServer } from './servers/plan.mjs'
 import { removeTemporaryDirectories } from './servers/temporary-directory.mjs'
@@ -15,16 +15,20 @@ import { planTool, tools } from './servers/tools.mjs'
 const help = `Real servers for the tests.
 
   scripts/services run [--only names] -- command …   run a command with them, then stop what was started
+  scripts/services run --with names -- command …     with all of them, and with some that are downloaded first
   scripts/services up [--only names]                 keep them until Ctrl-C
   scripts/services check [--only names]              say what would be used; start nothing
 
 Each server is the one its variable names; else the one at its default port on 127.0.0.1; else one
 started on a free port from what is installed; else, as root on Debian, installed with apt-get first.
+Kafka is a mock cluster, unless KAFKA_HOME names the directory of an unpacked Kafka (with Java 17 or newer).
 Tools (${tools.map(({ name }) => name).join(', ')}) are found or installed in the same way.
 
 ${kinds.map(({ name, variable, alias }) => `  ${name.padEnd(14)} ${variable}${alias === undefined ? '' : ` or ${alias}`}`).join('\n')}
 
---only takes names of servers and tools, with commas between.
+${extraKinds.map(({ name, variable }) => `  ${name.padEnd(14)} ${variable}, downloaded first: only with --only or --with`).join('\n')}
+
+--only takes names of servers and tools, with commas between; --with takes names of servers.
 `
 
 /** @typedef {{ kinds: readonly import('./servers/kind.mjs').Kind[], tools: readonly import('./servers/tools.mjs').Tool[] }} Chosen */
@@ -97,25 +101,28 @@ function readArguments(args) {
   const own = separator < 0 ? args : args.slice(0, separator)
   const command = separator < 0 ? [] : args.slice(separator + 1)
   const { values, positionals } = parse(own)
-  const [name, extra] = positionals
+  const [name, unexpected] = positionals
   if (values.help === true) return { name: 'help', chosen: { kinds, tools }, command }
   if (name === undefined) throw new Refusal('no command given; scripts/services --help lists them', 2)
-  if (extra !== undefined) throw new Refusal(`unexpected "${extra}"; a command to run comes after --`, 2)
+  if (unexpected !== undefined) throw new Refusal(`unexpected "${unexpected}"; a command to run comes after --`, 2)
   if (name === 'run' && command.length === 0) throw new Refusal('run needs a command, as in run -- npm test', 2)
   if (name !== 'run' && separator >= 0) throw new Refusal(`${name} takes no command`, 2)
 
   const names = values.only?.split(',')
-  const known = [...kinds, ...tools].map((each) => each.name)
-  const unknown = names?.find((each) => !known.includes(each))
+  const extra = values.with?.split(',') ?? []
+  const known = [...kinds, ...extraKinds, ...tools].map((each) => each.name)
+  const unknown = [...(names ?? []), ...extra].find((each) => !known.includes(each))
   if (unknown !== undefined) throw new Refusal(`unknown server "${unknown}"; there are ${known.join(', ')}`, 2)
   const isChosen = (/** @type {{ name: string }} */ each) => names === undefined || names.includes(each.name)
-  return { name, chosen: { kinds: kinds.filter(isChosen), tools: tools.filter(isChosen) }, command }
+  const isNamed = (/** @type {{ name: string }} */ each) => names?.includes(each.name) === true || extra.includes(each.name)
+  const chosen = { kinds: [...kinds.filter(isChosen), ...extraKinds.filter(isNamed)], tools: tools.filter(isChosen) }
+  return { name, chosen, command }
 }
 
 /** @param {string[]} args */
 function parse(args) {
   try {
-    const options = /** @type {const} */ ({ only: { type: 'string' }, help: { type: 'boolean', short: 'h' } })
+    const options = /** @type {const} */ ({ only: { type: 'string' }, with: { type: 'string' }, help: { type: 'boolean', short: 'h' } })
     return parseArgs({ args, options, allowPositionals: true })
   } catch (error) {
     throw new Refusal(/** @type {Error} */ (error).message, 2)
@@ -156,7 +163,7 @@ function describePlan(plan) {
     case 'installed':
       return `installed: would start ${plan.binary}`
     case 'installable':
-      return `would be installed: ${plan.kind.debianPackage}, with apt-get`
+      return `would be ${plan.kind.prepare === undefined ? 'installed' : 'downloaded'}: ${plan.kind.debianPackage}, with apt-get`
     case 'missing':
       return `missing: ${plan.reason}`
   }
@@ -197,7 +204,9 @@ async function withServers(chosen, use) {
  * @param {import('./servers/tools.mjs').ToolPlan[]} toolPlans
  */
 async function install(plans, toolPlans) {
-  const wanted = plans.filter((plan) => plan.source === 'installable').map((plan) => plan.kind)
+  const installable = plans.filter((plan) => plan.source === 'installable').map((plan) => plan.kind)
+  for (const kind of installable.filter((each) => each.prepare !== undefined)) await download(kind)
+  const wanted = installable.filter((kind) => kind.prepare === undefined)
   const wantedTools = toolPlans.filter((plan) => plan.source === 'installable').map((plan) => plan.tool)
   const packages = [...new Set([...wanted, ...wantedTools].map((each) => each.debianPackage))]
   if (packages.length === 0) return
@@ -208,6 +217,16 @@ async function install(plans, toolPlans) {
     throw new Refusal(`apt-get could not install ${packages.join(', ')}${variables}: ${error.message}`, 1)
   })
   say(`installed ${packages.join(', ')} (${elapsed()})`)
+}
+
+/** @param {import('./servers/kind.mjs').Kind} kind */
+async function download(kind) {
+  say(`downloading ${kind.debianPackage} ...`)
+  const elapsed = stopwatch()
+  await kind.prepare?.().catch((error) => {
+    throw new Refusal(`${kind.debianPackage} could not be downloaded (set ${kind.variable} to use another one): ${error.message}`, 1)
+  })
+  say(`downloaded ${kind.debianPackage} (${elapsed()})`)
 }
 
 /**

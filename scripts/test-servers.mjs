@@ -58,6 +58,11 @@ const sharedFiles = {
   'packages/sql/test/postgres': sharedTests,
   'packages/sql/test/mysql': sharedTests.filter((file) => /mysqlKinds|onEachClient/.test(readFileSync(join(root, file), 'utf8'))),
 }
+const amqp10Suite = 'packages/amqp/test'
+// Its fault tests start a server of their own, which is another version.
+const amqp10Tests = readdirSync(join(root, amqp10Suite), { recursive: true, encoding: 'utf8' })
+  .filter((file) => !file.startsWith('faults'))
+  .map((file) => join(amqp10Suite, file))
 const products = {
   postgres: ['PostgreSQL'],
   mariadb: ['MariaDB', 'MySQL'],
@@ -153,8 +158,11 @@ async function testServer({ id, kind, product, origin, url, foreign }) {
     else if (url === undefined) urls['REDIS_CLUSTER_URLS'] = await own(startRedisCluster)
     const [found, version] = await productOf(kind, String(urls[variable]))
     console.log(`${id}: ${found} ${version}, ${suite}`)
+    // From version 4 on RabbitMQ speaks AMQP 1.0 at the same port.
+    const speaksAmqp10 = kind === 'rabbitmq' && Number.parseInt(version, 10) >= 4
+    if (speaksAmqp10) urls['AMQP_URL'] = String(urls[variable])
     if (kind === 'postgres' && (await planServer(pgbouncer, {})).source === 'installable') await aptInstall([pgbouncer.debianPackage])
-    const counts = await runSuite(id, suite, { ...process.env, ...urls })
+    const counts = await runSuite(id, suite, { ...process.env, ...urls }, speaksAmqp10 ? amqp10Tests : [])
     if (stop.signal.aborted) return undefined
     console.log(`${id}: ${counts.passed} passed, ${counts.failed} failed, ${counts.skipped} skipped`)
     return { ...base, product: found, version, ...counts }
@@ -194,11 +202,12 @@ async function productOf(kind, url) {
  * @param {string} id
  * @param {string} suite
  * @param {NodeJS.ProcessEnv} env
+ * @param {readonly string[]} more further files
  * @returns {Promise<{ passed: number, failed: number, skipped: number, failures: string[] }>}
  */
-async function runSuite(id, suite, env) {
+async function runSuite(id, suite, env, more) {
   const own = readdirSync(join(root, suite), { recursive: true }).map((file) => join(suite, String(file)))
-  const files = [...own, ...(sharedFiles[suite] ?? [])].filter((file) => file.endsWith('.integration.test.ts')).sort()
+  const files = [...own, ...(sharedFiles[suite] ?? []), ...more].filter((file) => file.endsWith('.integration.test.ts')).sort()
   const output = join(scratch, `${id}.json`)
   writeFileSync(output, '')
   const vitest = join(root, 'node_modules/vitest/vitest.mjs')

@@ -1,12 +1,16 @@
 // @ts-check
 // For tests that need a separate server, to kill it or to fill it.
+export { startFauxqs } from './fauxqs.mjs'
+export { provideKafka, startKafka } from './kafka.mjs'
 export { startKafkaMock } from './kafka-mock.mjs'
 export { startMariadb } from './mariadb.mjs'
+export { startMosquitto } from './mosquitto.mjs'
 export { startNats } from './nats.mjs'
 export { startPgbouncer } from './pgbouncer.mjs'
 export { startPostgres } from './postgres.mjs'
 export { startPostgresStandby } from './postgres-standby.mjs'
 export { startRabbitmq } from './rabbitmq.mjs'
+export { startRabbitmq4 } from './rabbitmq4.mjs'
 export { startRedis } from './redis.mjs'
 export { startRedisCluster } from './redis-cluster.mjs'
 export { startRedisSentinel } from './redis-sentinel.mjs'

@@ -1,11 +1,10 @@
 // @ts-check
 
 import { unprivilegedAccount } from './account.mjs'
-import { parseAddress } from './address.mjs'
 import { findBinary } from './find-binary.mjs'
+import { greetKafka } from './kafka-protocol.mjs'
 import { requireBinary } from './require-binary.mjs'
 import { startServer } from './server.mjs'
-import { Wire } from './wire.mjs'
 
 /** @type {import('./kind.mjs').Kind} */
 export const kafkaMock = {
@@ -17,23 +16,6 @@ export const kafkaMock = {
   locate: () => findBinary('kcat'),
   probe: greetKafka,
   start: startKafkaMock,
-}
-
-/**
- * Requests the protocol versions, the only request that every broker answers without a login.
- *
- * @param {string} url
- */
-async function greetKafka(url) {
-  const wire = await Wire.open(parseAddress(url, 9092))
-  try {
-    const apiVersions = Buffer.from([0, 18, 0, 0, 0, 0, 0, 1, 0xff, 0xff])
-    wire.write(Buffer.from([0, 0, 0, apiVersions.length]), apiVersions)
-    const head = await wire.read(10)
-    if (head.readInt32BE(4) !== 1 || head.readInt16BE(8) !== 0) throw new Error('it does not speak the protocol of Kafka')
-  } finally {
-    wire.close()
-  }
 }
 
 /**

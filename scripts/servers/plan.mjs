@@ -25,6 +25,9 @@ export async function planServer(kind, environment) {
   const given = environment[kind.variable] || (kind.alias === undefined ? undefined : environment[kind.alias])
   if (given !== undefined && given !== '') return await planGiven(kind, given)
 
+  const obstacle = await kind.obstacle?.(environment)
+  if (obstacle !== undefined) return { kind, source: 'missing', reason: obstacle }
+
   /** @type {{ note?: string }} */
   const notes = {}
   if (kind.defaultUrl !== undefined) {

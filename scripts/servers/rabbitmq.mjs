@@ -17,18 +17,20 @@ export const rabbitmq = {
   defaultPort: 5672,
   defaultUrl: 'amqp://guest:guest@127.0.0.1:5672',
   debianPackage: 'rabbitmq-server',
-  locate,
+  locate: () => findRabbitmq('rabbitmq'),
   probe: greetAmqp,
   start: startRabbitmq,
 }
 
-function locate() {
+/** @param {string} kind */
+export function findRabbitmq(kind) {
   // Not Debian's wrapper in the PATH, which switches to the user and directory of the machine's own broker.
-  return findMapper() === undefined ? undefined : findBinary('rabbitmq-server', ['/usr/lib/rabbitmq/bin'], foreignRoot('rabbitmq'))
+  return findMapper(kind) === undefined ? undefined : findBinary('rabbitmq-server', ['/usr/lib/rabbitmq/bin'], foreignRoot(kind))
 }
 
-function findMapper() {
-  return findBinary('epmd', [], foreignRoot('rabbitmq'))
+/** @param {string} kind */
+function findMapper(kind) {
+  return findBinary('epmd', [], foreignRoot(kind))
 }
 
 /**
@@ -38,16 +40,25 @@ function findMapper() {
  * @returns {Promise<import('./server.mjs').Server>} user and password are `guest`
  */
 export async function startRabbitmq() {
-  const binary = requireBinary(rabbitmq)
+  return await startRabbitmqOf(rabbitmq)
+}
+
+/**
+ * @param {import('./kind.mjs').Kind} kind
+ * @param {string} [settings] further arguments of Erlang. Default: none.
+ * @returns {Promise<import('./server.mjs').Server>} user and password are `guest`
+ */
+export async function startRabbitmqOf(kind, settings = '') {
+  const binary = requireBinary(kind)
   const [port, distributionPort, mapperPort] = await Promise.all([freePort(), freePort(), freePort()])
   const url = `amqp://guest:guest@127.0.0.1:${port}`
   const mapper = { ERL_EPMD_PORT: String(mapperPort), ERL_EPMD_ADDRESS: '127.0.0.1' }
   const node = `ackord-${randomBytes(4).toString('hex')}@localhost`
 
   return await startServer({
-    name: 'rabbitmq',
+    name: kind.name,
     account: unprivilegedAccount('rabbitmq'),
-    companion: { file: findMapper() ?? 'epmd', args: [], env: mapper, ready: () => connectOnce(mapperPort) },
+    companion: { file: findMapper(kind.name) ?? 'epmd', args: [], env: mapper, ready: () => connectOnce(mapperPort) },
     launch: (directory) => ({
       file: binary,
       args: [],
@@ -68,7 +79,7 @@ export async function startRabbitmq() {
         RABBITMQ_CONFIG_FILE: join(directory, 'rabbitmq'),
         RABBITMQ_ADVANCED_CONFIG_FILE: join(directory, 'advanced.config'),
         RABBITMQ_ENABLED_PLUGINS_FILE: join(directory, 'enabled_plugins'),
-        RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS: '-kernel inet_dist_use_interface {127,0,0,1}',
+        RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS: `-kernel inet_dist_use_interface {127,0,0,1} ${settings}`.trim(),
         // Makes the script replace itself with the server, so that the known pid is the broker's.
         RUNNING_UNDER_SYSTEMD: 'true',
       },

@@ -65,6 +65,15 @@ describe('planServer()', () => {
     expect(plan.note).toBeUndefined()
   })
 
+  it('says what prevents a start, instead of using another server', async () => {
+    const obstacle = async ({ THING_HOME }: NodeJS.ProcessEnv) => (THING_HOME === '/nowhere' ? 'THING_HOME is /nowhere' : undefined)
+    const kind = testKind({ obstacle, probe: async () => {}, locate: () => '/bin/thing' })
+    expect(await planServer(kind, { THING_HOME: '/nowhere' })).toMatchObject({ source: 'missing', reason: 'THING_HOME is /nowhere' })
+    expect(await planServer(kind, { THING_HOME: '/opt/thing' })).toMatchObject({ source: 'running' })
+    // A server that a variable names needs no other.
+    expect(await planServer(kind, { THING_HOME: '/nowhere', THING_URL: 'thing://a' })).toMatchObject({ source: 'environment' })
+  })
+
   it('installs a missing server where it may, and otherwise says what to do', async () => {
     const plan = await planServer(testKind(), {})
     if (canAptInstall()) expect(plan.source).toBe('installable')

@@ -51,8 +51,11 @@ describe('the examples in the READMEs', () => {
     expect(compiled).toBe('')
   })
 
-  it.each(blocks)('run to their end: $title', ({ name }) => {
-    const { status, stderr } = spawnSync(process.execPath, [`${folder}/out/${name}.js`], { encoding: 'utf8', timeout: 45_000 })
+  // RabbitMQ 4 must be downloaded: a test of @ackord/amqp runs its example.
+  it.each(blocks.filter(({ title }) => !title.startsWith('packages/amqp/')))('run to their end: $title', ({ name }) => {
+    // The AWS SDK warns on old versions of Node.
+    const env = { ...process.env, AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED: 'true' }
+    const { status, stderr } = spawnSync(process.execPath, [`${folder}/out/${name}.js`], { encoding: 'utf8', timeout: 45_000, env })
     expect({ status, stderr }).toEqual({ status: 0, stderr: '' })
   })
 })

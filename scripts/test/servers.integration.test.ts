@@ -1,7 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import {
+  startFauxqs,
   startKafkaMock,
   startMariadb,
+  startMosquitto,
   startNats,
   startPgbouncer,
   startPostgres,
@@ -10,6 +12,7 @@ import {
   startRedisCluster,
 } from '../servers/index.mjs'
 import { kinds } from '../servers/kind.mjs'
+import { mosquitto } from '../servers/mosquitto.mjs'
 import { queryPostgres } from '../servers/postgres-protocol.mjs'
 import { askRedis } from '../servers/redis-protocol.mjs'
 import { openWorld, type World } from './services-world.ts'
@@ -22,6 +25,8 @@ const starts = {
   nats: startNats,
   redis: startRedis,
   kafka: startKafkaMock,
+  mosquitto: startMosquitto,
+  sqs: startFauxqs,
 }
 
 describe('a private server', { timeout: 120_000 }, () => {
@@ -70,6 +75,15 @@ describe('a private server', { timeout: 120_000 }, () => {
     await server.restart()
     expect(server.url).toBe(url)
     expect(await queryPostgres(url, 'select value from kept')).toEqual([['1']])
+  })
+
+  it('Mosquitto accepts the users that it was started with, and no others', async () => {
+    await using server = await startMosquitto({ users: { shop: 'secret' } })
+    expect(server.url).toContain('//shop:secret@')
+    await mosquitto.probe(server.url)
+    for (const wrong of ['', 'shop:wrong@', 'other:secret@']) {
+      await expect(mosquitto.probe(server.url.replace('shop:secret@', wrong))).rejects.toThrow('refuses the connection')
+    }
   })
 
   it('a Redis Cluster becomes whole again when a killed node comes back', async () => {

@@ -88,6 +88,7 @@ describe('scripts/services', { timeout: 30_000 }, () => {
     { args: ['destroy'], says: 'destroy' },
     { args: ['run', '--all', '--', 'true'], says: '--all' },
     { args: ['run', '--only', 'oracle', '--', 'true'], says: 'oracle' },
+    { args: ['run', '--with', 'oracle', '--', 'true'], says: 'oracle' },
     { args: ['run', 'true'], says: 'after --' },
     { args: ['run', '--only', 'redis'], says: 'needs a command' },
   ])('refuses $args with exit code 2', async ({ args, says }) => {
@@ -95,6 +96,16 @@ describe('scripts/services', { timeout: 30_000 }, () => {
     const { code, stderr } = await world.run(args).ended
     expect(stderr).toContain(says)
     expect(code).toBe(2)
+  })
+
+  it('uses a server that must be downloaded only if it is named', async () => {
+    await using world = openWorld()
+    // Planned, but not used: nothing listens there, and no name server knows it.
+    const environment = { AMQP_URL: 'amqp://rabbitmq4.invalid:1' }
+    const checked = async (...args: string[]) => (await world.run(['check', ...args], environment).ended).stdout
+    expect(await checked()).not.toMatch(/^rabbitmq4 /m)
+    expect(await checked('--only', 'redis', '--with', 'rabbitmq4')).toMatch(/^redis .*\nrabbitmq4 +missing: AMQP_URL points at /)
+    expect(await checked('--only', 'rabbitmq4')).toMatch(/^rabbitmq4 +missing: AMQP_URL points at /)
   })
 
   it('passes the URLs of the servers to the command and stops them after it', async () => {

@@ -33,7 +33,16 @@ export default async function watchLeftovers(): Promise<() => Promise<void>> {
     if (usual === undefined) delete process.env['TMPDIR']
     else process.env['TMPDIR'] = usual
     const left: string[] = []
-    for (const ground of [files(directory, () => true), files('/dev/shm', (name) => name.includes(runId)), postgres, mariadb, nats]) {
+    for (const ground of [
+      files(directory, () => true),
+      files('/dev/shm', (name) => name.includes(runId)),
+      postgres,
+      mariadb,
+      nats,
+      sqs,
+      sns,
+      s3,
+    ]) {
       const found = await removeFrom(ground)
       left.push(...found.map((name) => `${ground.name}: ${name}`))
     }
@@ -113,6 +122,65 @@ async function onMariadb<T>(
   } finally {
     await connection.end()
   }
+}
+
+/** By plain requests: the emulator checks no signatures, and the client takes long to load. */
+const sqs: Ground = {
+  name: 'queue of SQS',
+  async list() {
+    const { QueueUrls: urls = [] } = await requestSqs('ListQueues', {})
+    return urls.filter((url) => url.includes(runId))
+  },
+  async remove(names) {
+    for (const name of names) await requestSqs('DeleteQueue', { QueueUrl: name })
+  },
+}
+
+async function requestSqs(operation: string, input: object): Promise<{ readonly QueueUrls?: readonly string[] }> {
+  const response = await fetch(process.env['SQS_URL'] ?? 'http://127.0.0.1:4566', {
+    method: 'POST',
+    headers: { 'content-type': 'application/x-amz-json-1.0', 'x-amz-target': `AmazonSQS.${operation}` },
+    body: JSON.stringify(input),
+  })
+  const text = await response.text()
+  if (!response.ok) throw new Error(text)
+  return text === '' ? {} : (JSON.parse(text) as { readonly QueueUrls?: readonly string[] })
+}
+
+const sns: Ground = {
+  name: 'topic of SNS',
+  list: async () => namesIn(await requestSns({ Action: 'ListTopics' }), 'TopicArn').filter((arn) => arn.includes(runId)),
+  async remove(names) {
+    for (const name of names) await requestSns({ Action: 'DeleteTopic', TopicArn: name })
+  },
+}
+
+function requestSns(parameters: Readonly<Record<string, string>>): Promise<string> {
+  return requestText('/', { method: 'POST', body: new URLSearchParams({ ...parameters, Version: '2010-03-31' }) })
+}
+
+const s3: Ground = {
+  name: 'bucket of S3',
+  list: async () => namesIn(await requestText('/'), 'Name').filter((name) => name.includes(runId)),
+  async remove(names) {
+    for (const name of names) {
+      const keys = namesIn(await requestText(`/${name}?list-type=2`), 'Key')
+      for (const key of keys) await requestText(`/${name}/${key}`, { method: 'DELETE' })
+      await requestText(`/${name}`, { method: 'DELETE' })
+    }
+  },
+}
+
+async function requestText(path: string, init: RequestInit = {}): Promise<string> {
+  const response = await fetch(`${process.env['SQS_URL'] ?? 'http://127.0.0.1:4566'}${path}`, init)
+  const text = await response.text()
+  if (!response.ok) throw new Error(text)
+  return text
+}
+
+/** The texts of all elements of this name. */
+function namesIn(xml: string, element: string): string[] {
+  return [...xml.matchAll(new RegExp(`<${element}>([^<]*)<`, 'g'))].map(([, text = '']) => text)
 }
 
 const nats: Ground = {

@@ -11,7 +11,7 @@ interface Carrier extends AsyncDisposable {
 export interface CarrierKind {
   readonly name: string
   /** The effect of `crash()`. */
-  readonly fault: 'is killed' | 'loses its connections' | 'loses its server'
+  readonly fault: 'is killed' | 'is restarted' | 'loses its connections' | 'loses its server'
   /** `destination` is the name to which the publisher sends and from which the source reads. */
   open(destination: string): Promise<Carrier>
 }

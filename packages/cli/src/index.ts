@@ -2,7 +2,7 @@
 export interface AckordConfig {
   /** `postgres://`, `mysql://`, `sqlite:`, `redis://` or `redis+cluster://`. For `relay` and `dashboard` also several, as a list or by name. */
   readonly store?: string | readonly string[] | Readonly<Record<string, string>> | undefined
-  /** `amqp://`, `nats://`, `kafka://`, `redis://` or `redis+cluster://`. */
+  /** `amqp://`, `amqp10://`, `nats://`, `kafka://`, `mqtt://`, `redis://`, `redis+cluster://`, `sqs:`, `sns:` or `eventbridge:`. */
   readonly broker?: string | undefined
   /** The namespace of the tables; SQL only. Default: the connection's own. */
   readonly schema?: string | undefined

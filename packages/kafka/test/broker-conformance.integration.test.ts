@@ -1,5 +1,6 @@
 import { type BrokerClaims, type BrokerWorld, ResultTable, testPublisher, testSource } from '@ackord/testkit/suites'
 import { afterAll, describe, it } from 'vitest'
+import { isReal } from './support/connection.ts'
 import { openWorld } from './support/world.ts'
 
 const results = new ResultTable()
@@ -35,7 +36,7 @@ const claims: BrokerClaims = {
   names: true,
   origin: true,
 }
-const subject = { name: 'Kafka (mock cluster)', open, claims, results }
+const subject = { name: isReal ? 'Kafka' : 'Kafka (mock cluster)', open, claims, results }
 // Concurrent, because nearly all of the time is spent in the mock cluster, which delays each member that joins a group.
 const runner = { describe, it: it.concurrent }
 testSource(runner, subject)

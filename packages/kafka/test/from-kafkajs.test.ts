@@ -8,10 +8,10 @@ import {
   kafkaPublisher,
   kafkaSource,
 } from '../src/index.ts'
+import { createClient } from './support/connection.ts'
 import { FakeKafka } from './support/fake-kafka.ts'
-import { clientOf } from './support/world.ts'
 
-const { faultOf } = fromKafkaJs(clientOf('kafka://127.0.0.1:1'))
+const { faultOf } = fromKafkaJs(createClient('kafka://127.0.0.1:1'))
 
 function protocolError(type: string): Error {
   return new KafkaJSProtocolError(Object.assign(new Error(type), { type, code: 1, retriable: false }))
@@ -41,8 +41,8 @@ it.each([
 it('rejects a value that is not a KafkaJS client', () => {
   for (const wrong of [undefined, {}, { producer: () => {} }])
     expect(() => fromKafkaJs(wrong as unknown as KafkaJs)).toThrow('must be a function')
-  expect(() => fromKafkaJs(clientOf('kafka://127.0.0.1:1'), { producer: null } as never)).toThrow('producer')
-  expect(() => fromKafkaJs(clientOf('kafka://127.0.0.1:1'), { producers: {} } as never)).toThrow('producers')
+  expect(() => fromKafkaJs(createClient('kafka://127.0.0.1:1'), { producer: null } as never)).toThrow('producer')
+  expect(() => fromKafkaJs(createClient('kafka://127.0.0.1:1'), { producers: {} } as never)).toThrow('producers')
 })
 
 it.each([

@@ -3,46 +3,47 @@ import { connect } from 'node:net'
 import { publishAll, silentLogger } from '@ackord/core'
 import { fromKafkaJs, kafkaPublisher, kafkaSource } from '@ackord/kafka'
 import { startFaultProxy } from '@ackord/testkit'
-import { Kafka, logLevel } from 'kafkajs'
-import { startKafkaMock } from '../../../scripts/servers/index.mjs'
+import { createClient, createTopics, deleteTopics, isReal as isSharedReal } from '../../../packages/kafka/test/support/connection.ts'
+import { provideKafka } from '../../../scripts/servers/index.mjs'
 import { eventsName } from '../names.ts'
 import type { BrokerMoment, FaultBrokerKind } from './broker.ts'
 
 /** API keys of the Kafka protocol: Produce, OffsetCommit. */
 const requests: Readonly<Record<BrokerMoment, number>> = { publish: 0, ack: 8 }
 
+/** Whether the environment names a real broker. */
+const isNamed = isSharedReal || (process.env['KAFKA_HOME'] ?? '') !== ''
+
 export const kafkaBroker: FaultBrokerKind = {
-  name: 'Kafka (mock)',
+  name: isNamed ? 'Kafka' : 'Kafka (mock)',
   async open() {
     const name = `faults-${randomUUID()}`
     const [input, output] = [`${name}-commands`, `${name}-events`]
-    const server = await startKafkaMock()
-    const proxy = await startFaultProxy(server.url)
-    const common = { brokers: [new URL(server.url).host], logLevel: logLevel.NOTHING, retry: { retries: 2, initialRetryTime: 50 } }
-    const direct = new Kafka(common)
-    const client = new Kafka({
-      ...common,
+    const group = `${name}-orders`
+    const { url, isReal, stop } = await provideKafka()
+    const direct = createClient(url)
+    const admin = direct.admin()
+    await admin.connect()
+    const { brokers } = await admin.describeCluster()
+    if (brokers.length !== 1) throw new Error(`The faults need a Kafka of one broker; KAFKA_URL names a cluster of ${brokers.length}.`)
+    const proxy = await startFaultProxy(url)
+    const client = createClient(url, {
       requestTimeout: 1000,
       // Always connects to the proxy, whatever address the cluster advertises.
       socketFactory: ({ onConnect }) => connect({ host: '127.0.0.1', port: proxy.port }, onConnect),
     })
-    const settings = {
-      producer: { allowAutoTopicCreation: true },
+    const kafka = fromKafkaJs(client, {
       consumer: { sessionTimeout: 6000, heartbeatInterval: 200, maxWaitTimeInMs: 100, rebalanceTimeout: 6000 },
-    }
-    const kafka = fromKafkaJs(client, settings)
-    const admin = direct.admin()
-    await admin.connect()
-    // Requesting the metadata of a missing topic creates it.
-    await admin.fetchTopicMetadata({ topics: [input, output] })
+    })
+    await createTopics(admin, [input, output], { isReal })
     const published: string[] = []
-    const reader = direct.consumer({ groupId: 'reader', maxWaitTimeInMs: 50 })
+    const reader = direct.consumer({ groupId: `${name}-reader`, maxWaitTimeInMs: 50 })
     await reader.connect()
     await reader.subscribe({ topics: [output], fromBeginning: true })
     await reader.run({ eachMessage: async ({ message }) => void published.push(String(message.headers?.['ce_id'])) })
-    const sender = kafkaPublisher(fromKafkaJs(direct, settings))
+    const sender = kafkaPublisher(fromKafkaJs(direct))
     const publisher = kafkaPublisher(kafka, { route: (destination) => (destination === eventsName ? output : destination) })
-    const source = kafkaSource(kafka, { topics: [input], group: 'orders', commitInterval: 20, logger: silentLogger, backoff: () => 50 })
+    const source = kafkaSource(kafka, { topics: [input], group, commitInterval: 20, logger: silentLogger, backoff: () => 50 })
 
     return {
       source,
@@ -54,7 +55,7 @@ export const kafkaBroker: FaultBrokerKind = {
       async waiting() {
         const [ends, [committed]] = await Promise.all([
           admin.fetchTopicOffsets(input),
-          admin.fetchOffsets({ groupId: 'orders', topics: [input] }),
+          admin.fetchOffsets({ groupId: group, topics: [input] }),
         ])
         const doneOf = (partition: number) => Number(committed?.partitions.find((one) => one.partition === partition)?.offset ?? 0)
         return ends.reduce((sum, { partition, offset }) => sum + Number(offset) - Math.max(doneOf(partition), 0), 0)
@@ -65,9 +66,10 @@ export const kafkaBroker: FaultBrokerKind = {
         await publisher[Symbol.asyncDispose]()
         await sender[Symbol.asyncDispose]()
         await reader.disconnect()
+        await deleteTopics(admin, [input, output], { isReal })
         await admin.disconnect()
         await proxy[Symbol.asyncDispose]()
-        await server.stop()
+        await stop()
       },
     }
   },

@@ -15,7 +15,18 @@ export interface OpenBrokerOptions {
   readonly memory?: boolean | undefined
 }
 
-const examples = ['amqp://host:5672', 'nats://host:4222', 'kafka://host:9092', 'redis://host:6379', 'redis+cluster://host:6379']
+const examples = [
+  'amqp://host:5672',
+  'amqp10://host:5672',
+  'nats://host:4222',
+  'kafka://host:9092',
+  'mqtt://host:1883',
+  'redis://host:6379',
+  'redis+cluster://host:6379',
+  'sqs:',
+  'sns:',
+  'eventbridge:',
+]
 
 /** Connects to the broker at a URL. The caller closes it. */
 export async function openBroker(text: string | undefined, options: OpenBrokerOptions): Promise<Broker> {
@@ -35,6 +46,11 @@ async function open(url: ServiceUrl, { option, logger, memory = false }: OpenBro
       const { openRabbitmq } = await import('./rabbitmq.ts')
       return await openRabbitmq(url, logger)
     }
+    case 'amqp10':
+    case 'amqp10s': {
+      const { openAmqp10 } = await import('./amqp10.ts')
+      return await openAmqp10(option, url, logger)
+    }
     case 'nats':
     case 'tls': {
       const { openNats } = await import('./nats.ts')
@@ -45,12 +61,32 @@ async function open(url: ServiceUrl, { option, logger, memory = false }: OpenBro
       const { openKafka } = await import('./kafka.ts')
       return await openKafka(url, logger)
     }
+    case 'mqtt':
+    case 'mqtts': {
+      const { openMqtt } = await import('./mqtt.ts')
+      return await openMqtt(option, url, logger)
+    }
     case 'redis':
     case 'rediss':
     case 'redis+cluster':
     case 'rediss+cluster': {
       const { openRedisStreams } = await import('./redis-streams.ts')
       return await openRedisStreams(url, logger)
+    }
+    case 'sqs':
+    case 'sqss': {
+      const { openSqs } = await import('./sqs.ts')
+      return await openSqs(option, url, logger)
+    }
+    case 'sns':
+    case 'snss': {
+      const { openSns } = await import('./aws-publishers.ts')
+      return await openSns(option, url)
+    }
+    case 'eventbridge':
+    case 'eventbridges': {
+      const { openEventBridge } = await import('./aws-publishers.ts')
+      return await openEventBridge(option, url)
     }
     case 'memory': {
       if (!memory)

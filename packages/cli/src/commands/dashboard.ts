@@ -6,7 +6,7 @@ import type { Execute, Session } from '../session.ts'
 import { parseUrls } from '../settings/named-urls.ts'
 import { addStoreOptions, newCommand, parseInteger, setting, storeUrls } from '../settings/settings.ts'
 
-const brokerUrls = 'amqp://, nats://, kafka://, redis:// or redis+cluster://'
+const brokerUrls = 'amqp://, amqp10://, nats://, kafka://, redis:// or redis+cluster://'
 
 interface DashboardCommandOptions extends Omit<DashboardOptions, 'stores' | 'brokers' | 'deadLetters'> {
   readonly store?: readonly string[] | undefined

@@ -56,7 +56,7 @@ export function deadLettersCommand(execute: Execute): Command {
 
 function queueCommand(name: string): Command {
   return newCommand(name)
-    .addOption(setting('--broker <url>', 'amqp://, nats://, kafka://, redis:// or redis+cluster://'))
+    .addOption(setting('--broker <url>', 'amqp://, amqp10://, nats://, kafka://, redis:// or redis+cluster://'))
     .option('--from <destination>', 'the dead-letter destination: a queue, subject, topic or stream')
     .option('--group <name>', 'the group whose offset marks the letters that are done (Kafka)', 'ackord-dead-letters')
 }
@@ -275,7 +275,8 @@ async function withQueue(session: Session, options: QueueOptions, work: (queue: 
   await using broker = await unlessAborted(openBroker(url, { option: '--broker', logger, secrets }), signal)
   return await talkingTo(broker.address, async () => {
     const opening = broker.deadLetters?.(from, { group, warn: (text) => logger.warn({}, text) })
-    if (opening === undefined) throw usageError(`${broker.address} has no dead letters.`)
+    if (opening === undefined)
+      throw usageError(`Dead letters at ${broker.address} cannot be listed.`, 'Read them with a consumer of that broker.')
     const queue = await unlessAborted(opening, signal)
     try {
       return await work(queue)

@@ -26,7 +26,10 @@ export function demoCommand(execute: Execute): Command {
     .option('--orders <count>', 'number of orders', parseInteger(1, 1_000_000), 1000)
     .option('--store <url>', `${storeUrls} (default: PostgreSQL in this process)`)
     .option('--outbox <kind>', 'stream or lua (Redis; default: stream)', parseOutbox)
-    .option('--broker <url>', 'amqp://, nats://, kafka://, redis://, redis+cluster:// or memory: (default: memory:)')
+    .option(
+      '--broker <url>',
+      'amqp://, amqp10://, nats://, kafka://, mqtt://, redis://, redis+cluster://, sqs: or memory: (default: memory:)',
+    )
     .option('--dashboard', 'show it in a web page, too, until Ctrl-C')
     .action(execute(runDemo, { stopsItself: true }))
 }

@@ -26,7 +26,9 @@ export function doctorCommand(execute: Execute): Command {
     .description(
       'Checks the store and the broker: connection, schema, clock, privileges, durability; and says how to fix problems. Changes nothing.',
     )
-    .addOption(setting('--broker <url>', 'amqp://, nats://, kafka://, redis:// or redis+cluster://'))
+    .addOption(
+      setting('--broker <url>', 'amqp://, amqp10://, nats://, kafka://, mqtt://, redis://, redis+cluster://, sqs:, sns: or eventbridge:'),
+    )
     .addOption(
       setting('--order <order>', 'none or perKey, as in the writing services: perKey needs more privileges (SQL; default: none)', {
         parse: parseChoice('none', 'perKey'),

@@ -69,7 +69,13 @@ export function relayCommand(execute: Execute): Command {
           parse: parseUrls,
         }),
       )
-      .addOption(setting('--to <url>', 'the broker: amqp://, nats://, kafka://, redis:// or redis+cluster://', { key: 'broker' })),
+      .addOption(
+        setting(
+          '--to <url>',
+          'the broker: amqp://, amqp10://, nats://, kafka://, mqtt://, redis://, redis+cluster://, sqs:, sns: or eventbridge:',
+          { key: 'broker' },
+        ),
+      ),
   )
   const options = [
     setting('--map <destination=topic>', 'publish a destination under another name; repeatable', {

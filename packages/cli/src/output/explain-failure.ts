@@ -57,12 +57,14 @@ const byCode: Readonly<Record<string, Explanation>> = {
   ERR_SQLITE_NOTADB: refused('the file is not an SQLite database', 'Check the path.'),
 }
 
-/** Explanations by error text, for errors without a code: Redis, RabbitMQ, NATS, Kafka, and the pool of `pg`. */
+/** Explanations by error text, for errors without a code: Redis, RabbitMQ, NATS, Kafka, MQTT, AWS, and the pool of `pg`. */
 const byText: readonly (readonly [RegExp, Explanation])[] = [
   [/\b(WRONGPASS|NOAUTH|ERR invalid password|ERR Client sent AUTH|ERR AUTH)\b/, wrongCredentials],
   [/\bNOPERM\b/, noPrivilege],
   [/\bREADONLY\b/, readOnly],
   [/ACCESS[-_]REFUSED|authorization violation|authentication (failed|expired)|SASL/i, wrongCredentials],
+  [/Couldn't connect to server/, unreachable('the server does not answer')],
+  [/Connection refused: (Not authorized|Bad user ?name or password)/i, wrongCredentials],
   [
     /NOT[-_]ALLOWED|vhost .* not found|Expected ConnectionOpenOk/i,
     refused('the virtual host does not exist, or access is denied', 'Check the path of the URL.'),
@@ -75,6 +77,11 @@ const byText: readonly (readonly [RegExp, Explanation])[] = [
     /connection timeout|timeout exceeded when trying to connect|connect ETIMEDOUT|Connection timed? ?out/i,
     unreachable('the server does not answer'),
   ],
+  [
+    /security token|signature we calculated|Could not load credentials|Credential is missing/i,
+    refused('the credentials are missing or were rejected', 'Check the URL, AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.'),
+  ],
+  [/Region is missing/, refused('the region is missing', 'Set AWS_REGION, or name it in the URL: sqs:?region=eu-central-1')],
   [/not a database/, refused('the file is not an SQLite database', 'Check the path.')],
   [/unable to open database file/, refused('the file cannot be opened', 'Check the path, and that you may read and write it.')],
   [/Connection is closed|Socket closed abruptly|Connection terminated/i, unreachable('the server closed the connection')],

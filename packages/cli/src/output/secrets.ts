@@ -10,7 +10,7 @@ const userInformation = /([a-z0-9+.-]*):\/\/([^\s/?#]*)@/gi
 const mayHaveToken = /(^|=)(nats|tls|wss?):/i
 
 /** Schemes of stores and brokers, whose user names are no secrets. */
-const hasUserName = /^(postgres(ql)?|mysql|mariadb|rediss?(\+cluster)?|amqps?|kafkas?|nats|tls)$/i
+const hasUserName = /^(postgres(ql)?|mysql|mariadb|rediss?(\+cluster)?|amqp(10)?s?|kafkas?|mqtts?|nats|tls)$/i
 
 /**
  * User and password as they are shown in a URL: `app:***@`, `app@`, and `:***@` for a password without a user. A user that may be a token is masked:

@@ -44,7 +44,8 @@ export async function openDeadLetters(
     const broker = await brokerAt(place)
     const open = async () => {
       const opening = broker.deadLetters?.(place.destination, { group, warn: (text) => logger.warn({}, text) })
-      if (opening === undefined) throw usageError(`${broker.address} has no dead letters.`)
+      if (opening === undefined)
+        throw usageError(`Dead letters at ${broker.address} cannot be listed.`, 'Read them with a consumer of that broker.')
       return await opening
     }
     const first = await talkingTo(broker.address, () => unlessAborted(open(), signal))

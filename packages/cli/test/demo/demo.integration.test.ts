@@ -13,11 +13,13 @@ import { bundleMain, main } from '../support/bundle-main.ts'
 import {
   clusterUrl,
   mariadbUrl as mariadbServer,
+  mqttUrl,
   natsUrl,
   openTestStore,
   postgresUrl as postgresServer,
   rabbitmqUrl,
   redisUrl as redisServer,
+  sqsUrl,
 } from '../support/services.ts'
 
 beforeAll(bundleMain)
@@ -109,8 +111,10 @@ const brokers: Readonly<Record<string, () => string>> = {
   memory: () => 'memory:',
   RabbitMQ: () => rabbitmqUrl,
   NATS: () => natsUrl,
+  MQTT: () => mqttUrl,
   'Redis Streams': () => redisUrl,
   'Redis Streams on a cluster': () => clusterUrl,
+  'an SQS emulator': () => sqsUrl,
 }
 let kafka: Awaited<ReturnType<typeof startKafkaMock>> | undefined
 const temporary = emptyDirectory()
@@ -141,6 +145,8 @@ const diagonal: typeof pairs = [
   ['Redis with the Lua outbox', 'a Kafka emulator'],
   ['a Redis Cluster', 'Redis Streams on a cluster'],
   ['a Redis Cluster with the Lua outbox', 'RabbitMQ'],
+  ['SQLite', 'MQTT'],
+  ['SQLite', 'an SQS emulator'],
 ]
 const others = (isProof ? pairs : diagonal).filter(([store, broker]) => !withMany.some((pair) => pair[0] === store && pair[1] === broker))
 

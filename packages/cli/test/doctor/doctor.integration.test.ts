@@ -5,7 +5,17 @@ import { startRedis } from '../../../../scripts/servers/index.mjs'
 import { ackord, type Ended } from '../support/ackord.ts'
 import { bundleMain } from '../support/bundle-main.ts'
 import { startDeafProxy } from '../support/deaf-proxy.ts'
-import { clusterUrl, mariadbUrl, natsUrl, openTestStore, openTestTopic, postgresUrl, rabbitmqUrl, redisUrl } from '../support/services.ts'
+import {
+  clusterUrl,
+  mariadbUrl,
+  natsUrl,
+  openTestStore,
+  openTestTopic,
+  postgresUrl,
+  rabbitmqUrl,
+  redisUrl,
+  sqsUrl,
+} from '../support/services.ts'
 
 beforeAll(bundleMain)
 
@@ -151,6 +161,7 @@ describe('a problem of a broker', () => {
   it.each([
     ['RabbitMQ', rabbitmqUrl],
     ['NATS', natsUrl],
+    ['SQS', sqsUrl],
   ])('is reported: a destination that does not exist at %s', async (_, url) => {
     await using world = await openTestStore()
     await using topic = await openTestTopic(url)
@@ -194,6 +205,7 @@ describe('servers that cannot be used', () => {
   it.each([
     ['connection refused: RabbitMQ', `amqp://user:${secret}@127.0.0.1:1`, 3],
     ['connection refused: NATS', `nats://user:${secret}@127.0.0.1:1`, 3],
+    ['connection refused: SQS', `sqs://user:${secret}@127.0.0.1:1`, 3],
     ['wrong password: RabbitMQ', rabbitmqUrl.replace('guest:guest', `guest:${secret}`), 4],
     ['no such virtual host: RabbitMQ', `${rabbitmqUrl}/nothing`, 4],
   ] as const)('%s', async (_, url, expected) => {

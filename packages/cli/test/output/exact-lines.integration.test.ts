@@ -9,7 +9,8 @@ beforeAll(bundleMain)
 
 const stores =
   'Expected one of: postgres://host:5432/database, mysql://host:3306/database, sqlite:file.db, redis://host:6379, redis+cluster://host:6379'
-const brokers = 'Expected one of: amqp://host:5672, nats://host:4222, kafka://host:9092, redis://host:6379, redis+cluster://host:6379'
+const brokers =
+  'Expected one of: amqp://host:5672, amqp10://host:5672, nats://host:4222, kafka://host:9092, mqtt://host:1883, redis://host:6379, redis+cluster://host:6379, sqs:, sns:, eventbridge:'
 const encoded = 'Special characters in a password must be percent-encoded.'
 
 /** The lines on stderr; stdout is empty. */

@@ -81,8 +81,8 @@ describe('the packages for --otlp', () => {
     const { dependencies, peerDependencies, peerDependenciesMeta } = JSON.parse(
       readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
     ) as Record<string, Record<string, unknown>>
-    expect(Object.keys(peerDependencies ?? {}).sort()).toEqual([...otlpPackages].sort())
     for (const name of otlpPackages) {
+      expect(peerDependencies).toHaveProperty(name)
       expect(peerDependenciesMeta?.[name]).toEqual({ optional: true })
       expect(dependencies).not.toHaveProperty(name)
     }

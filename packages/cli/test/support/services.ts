@@ -14,6 +14,9 @@ export const rabbitmqUrl: string = process.env['RABBITMQ_URL'] ?? 'amqp://guest:
 /** The URL of the cluster that `scripts/services` runs, as the command expects it. */
 export const clusterUrl: string = `redis+cluster://${(process.env['REDIS_CLUSTER_URLS'] ?? '').replaceAll('redis://', '')}`
 export const natsUrl: string = process.env['NATS_URL'] ?? 'nats://127.0.0.1:4222'
+export const mqttUrl: string = process.env['MQTT_URL'] ?? 'mqtt://127.0.0.1:1883'
+/** The emulator of SQS that `scripts/services` runs, as the command expects it. */
+export const sqsUrl: string = (process.env['SQS_URL'] ?? 'http://127.0.0.1:4566').replace('http://', 'sqs://test:test@')
 
 /** A store with unique names, and the arguments that select it. */
 export interface TestStore extends AsyncDisposable {

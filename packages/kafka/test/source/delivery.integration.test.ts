@@ -1,7 +1,8 @@
 import { Message, type RawMessage } from '@ackord/core'
 import { describe, expect, it } from 'vitest'
 import { fromKafkaJs, kafkaPublisher, kafkaSource } from '../../src/index.ts'
-import { clientOf, event, events, never, open, openWorld, pull, pullMany, until } from '../support/world.ts'
+import { createClient } from '../support/connection.ts'
+import { event, events, never, open, openWorld, pull, pullMany, until } from '../support/world.ts'
 
 const idsOf = (messages: readonly RawMessage[]) => messages.map(({ id }) => id)
 
@@ -159,7 +160,7 @@ describe('a group', () => {
 })
 
 describe('an unreachable Kafka', () => {
-  const absent = fromKafkaJs(clientOf('kafka://127.0.0.1:1'))
+  const absent = fromKafkaJs(createClient('kafka://127.0.0.1:1'))
 
   it('is a failure of the destination', async () => {
     await using publisher = kafkaPublisher(absent)

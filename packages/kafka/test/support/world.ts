@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { setMaxListeners } from 'node:events'
-import { connect, type Socket } from 'node:net'
+import type { Socket } from 'node:net'
 import { type Attributes, Message, type Publisher, publishAll, type RawMessage, type Source } from '@ackord/core'
 import { type RecordingLogger, recordingLogger } from '@ackord/testkit'
-import { type Admin, Kafka, logLevel } from 'kafkajs'
+import type { Admin, Kafka } from 'kafkajs'
 import {
   fromKafkaJs,
   type KafkaPort,
@@ -12,23 +12,7 @@ import {
   kafkaPublisher,
   kafkaSource,
 } from '../../src/index.ts'
-
-const kafkaUrl: string = process.env['KAFKA_URL'] ?? 'kafka://127.0.0.1:9092'
-
-/** A client whose connections a test can cut. */
-export function clientOf(url: string, sockets: Set<Socket> = new Set()): Kafka {
-  return new Kafka({
-    clientId: 'ackord-test',
-    brokers: [new URL(url).host],
-    logLevel: logLevel.NOTHING,
-    retry: { retries: 2, initialRetryTime: 50 },
-    socketFactory({ host, port, onConnect }) {
-      const socket = connect({ host, port }, onConnect)
-      sockets.add(socket)
-      return socket.on('close', () => sockets.delete(socket))
-    },
-  })
-}
+import { createClient, createTopics, deleteTopics, isReal, kafkaUrl } from './connection.ts'
 
 export interface World extends AsyncDisposable {
   readonly kafka: KafkaPort
@@ -44,14 +28,19 @@ export interface World extends AsyncDisposable {
   fill(topic: string, messages: readonly RawMessage[]): Promise<void>
   /** Cuts the connections of sources and publishers. Returns their number. */
   cut(): number
+  /** The number of records in the topic. */
+  stored(topic: string): Promise<number>
   /** The committed offsets of the group, summed over the partitions. */
   committed(topic: string, group: string): Promise<number>
 }
 
-export async function openWorld(url: string = kafkaUrl): Promise<World> {
+/** On the Kafka of the environment, or on a real broker that the test has started. */
+export async function openWorld(started?: { readonly url: string }): Promise<World> {
+  const url = started?.url ?? kafkaUrl
+  const options = { isReal: started !== undefined || isReal }
   const sockets = new Set<Socket>()
-  const client = clientOf(url, sockets)
-  const others = clientOf(url)
+  const client = createClient(url, {}, sockets)
+  const others = createClient(url)
   const admin = others.admin()
   await admin.connect()
   const kafka = fromKafkaJs(client, {
@@ -60,6 +49,7 @@ export async function openWorld(url: string = kafkaUrl): Promise<World> {
   const fillers = kafkaPublisher(fromKafkaJs(others))
   const logger = recordingLogger()
   const opened: AsyncDisposable[] = []
+  const topics: string[] = []
   return {
     kafka,
     client,
@@ -67,20 +57,18 @@ export async function openWorld(url: string = kafkaUrl): Promise<World> {
     logger,
     async topic() {
       const topic = `ackord-test-${randomUUID()}`
-      // The mock cluster does not support this request; it creates a topic of four partitions when its metadata is requested.
-      await admin
-        .createTopics({ topics: [{ topic, numPartitions: 4 }], waitForLeaders: true })
-        .catch(() => admin.fetchTopicMetadata({ topics: [topic] }))
+      await createTopics(admin, [topic], options)
+      topics.push(topic)
       return topic
     },
     group: () => `ackord-test-${randomUUID()}`,
-    source(topic, group, options = {}) {
-      const source = kafkaSource(kafka, { topics: [topic], group, logger, backoff: () => 20, commitInterval: 10, ...options })
+    source(topic, group, more = {}) {
+      const source = kafkaSource(kafka, { topics: [topic], group, logger, backoff: () => 20, commitInterval: 10, ...more })
       opened.push(source)
       return source
     },
-    publisher(options = {}) {
-      const publisher = kafkaPublisher(kafka, options)
+    publisher(more = {}) {
+      const publisher = kafkaPublisher(kafka, more)
       opened.push(publisher)
       return publisher
     },
@@ -90,6 +78,10 @@ export async function openWorld(url: string = kafkaUrl): Promise<World> {
       for (const socket of [...sockets]) socket.destroy(new Error('cut by the test'))
       return size
     },
+    async stored(topic) {
+      const ends = await admin.fetchTopicOffsets(topic)
+      return ends.reduce((sum, { high, low }) => sum + Number(high) - Number(low), 0)
+    },
     async committed(topic, group) {
       const [found] = await admin.fetchOffsets({ groupId: group, topics: [topic] })
       return (found?.partitions ?? []).reduce((sum, { offset }) => sum + Math.max(0, Number(offset)), 0)
@@ -97,6 +89,7 @@ export async function openWorld(url: string = kafkaUrl): Promise<World> {
     async [Symbol.asyncDispose]() {
       for (const each of opened) await each[Symbol.asyncDispose]()
       await fillers[Symbol.asyncDispose]()
+      await deleteTopics(admin, topics, options)
       await admin.disconnect()
     },
   }
