@@ -40,6 +40,8 @@ export interface LinkDelivery {
   yielded: boolean
   /** Set while the delay of a nack is running. */
   hold: Timer | undefined
+  /** With which it was nacked, if it waits here for its next turn. */
+  verdict: Verdict | undefined
 }
 
 interface Settling {
@@ -140,17 +142,18 @@ export class ReceiverLink implements SourceSession {
 
   /**
    * Returns the message to the broker, after the delay. Unless the broker delays it, it waits in this process and counts towards the prefetch. Where keys take turns, it is handed
-   * out again from here, and the later messages of its key wait.
+   * out again from here, and the later messages of its key wait. After `leave()` it is returned together with them: alone, it could be delivered to this link again, behind them.
    */
   async requeue(delivery: LinkDelivery, delay: number, verdict: Verdict): Promise<void> {
     this.#checkOpen()
-    if (this.#leaving !== undefined) return await this.settle(delivery, verdict)
     const { maxDelay, keyOf, runtime } = this.#settings
     const shortened = Math.min(delay, maxDelay)
     if (keyOf !== undefined && delivery.key !== undefined) {
+      delivery.verdict = verdict
       this.#hold(delivery, shortened, () => this.#repeat(delivery))
-      return
+      return await this.#closeIfDone()
     }
+    if (this.#leaving !== undefined) return await this.settle(delivery, verdict)
     if (shortened === 0) return await this.settle(delivery, verdict)
     if (this.#traits.delays && verdict.outcome === 'failed') {
       // biome-ignore lint/plugin: the broker compares the instant with its own clock.
@@ -210,7 +213,7 @@ export class ReceiverLink implements SourceSession {
     this.#wrapCount()
     const native = nativeOf(message)
     const key = this.#settings.keyOf?.(native)
-    const received: LinkDelivery = { native, delivery, link: this, key, repeats: 0, yielded: false, hold: undefined }
+    const received: LinkDelivery = { native, delivery, link: this, key, repeats: 0, yielded: false, hold: undefined, verdict: undefined }
     if (this.#loss !== undefined) {
       this.#late.push(received)
       return
@@ -239,8 +242,9 @@ export class ReceiverLink implements SourceSession {
 
   /** Hands the message out again, as another delivery. */
   #repeat(delivery: LinkDelivery): void {
-    if (!this.#unsettled.delete(delivery)) return
-    const again: LinkDelivery = { ...delivery, repeats: delivery.repeats + 1, yielded: false, hold: undefined }
+    // After `leave()` it waits until the link is closed.
+    if (this.#leaving !== undefined || !this.#unsettled.delete(delivery)) return
+    const again: LinkDelivery = { ...delivery, repeats: delivery.repeats + 1, yielded: false, hold: undefined, verdict: undefined }
     this.#unsettled.add(again)
     this.#accept(again)
   }
@@ -367,9 +371,9 @@ function isHandedOut({ yielded, hold }: LinkDelivery): boolean {
   return yielded && hold === undefined
 }
 
-/** The outcome of a message that is returned without a verdict. One that was handed out counts as delivered. */
-function returnOf({ yielded }: LinkDelivery): Verdict {
-  return { outcome: yielded ? 'failed' : 'released' }
+/** The outcome of a message that is returned when the link closes. Without a verdict, one that was handed out counts as delivered. */
+function returnOf({ verdict, yielded }: LinkDelivery): Verdict {
+  return verdict ?? { outcome: yielded ? 'failed' : 'released' }
 }
 
 /** rhea does not decode a message whose format it does not know. */

@@ -147,6 +147,31 @@ describe('order per key', () => {
     }
     expect(seen).toEqual(numbered(4))
   })
+
+  it.concurrent('is kept when a message is nacked while the iteration ends, and another one is still being handled', async () => {
+    await using world = await openWorld()
+    const queue = await world.queue({ arguments: { 'x-single-active-consumer': true } })
+    const other = event('other', { partitionkey: 'another' })
+    await publishAll(world.publisher(), queue, [other, ...numbered(4).map((id) => event(id, { partitionkey: 'k' }))])
+    const stop = new AbortController()
+    const messages = read(world.source(queue, { order: 'perKey' }), stop.signal)
+    const [held, first] = await pullMany(messages, 2)
+    stop.abort()
+    // Before the broker has taken the credit back: it would deliver a returned message to this source again, behind the later ones.
+    const nacked = first?.nack(failure)
+    expect((await messages.next()).done).toBe(true)
+    expect(await nacked).toBe(true)
+    expect(await held?.ack()).toBe(true)
+
+    const next = read(world.source(queue, { order: 'perKey' }))
+    const seen: unknown[] = []
+    while (seen.length < 4) {
+      const message = await pull(next)
+      seen.push([message.id, message.deliveryCount])
+      await message.ack()
+    }
+    expect(seen).toEqual(numbered(4).map((id, index) => [id, index === 0 ? 2 : 1]))
+  })
 })
 
 describe('AMQP 0-9-1', () => {

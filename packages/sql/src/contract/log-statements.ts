@@ -34,15 +34,22 @@ export interface LogCursor {
 /** The last cursor of some partitions. */
 export interface LastCursor {
   readonly partitions: readonly number[]
+  /** Grows from cursor to cursor; `0` if there is none. */
+  readonly generation: string
   readonly cursor: LogCursor
   /** The seqs that may have been in flight, of these and other partitions. */
   readonly given: readonly string[]
 }
 
-/** A live member and the epochs of some of its partitions, which fence a change. */
+/**
+ * A member, and what it knows of some of its partitions: a change is refused unless they still have these epochs and no later cursor. So a statement that is delayed, or was sent again
+ * because its outcome is unknown, changes nothing any more.
+ */
 export interface LogFence {
   readonly member: string
   readonly epochs: ReadonlyMap<number, string>
+  /** The generation of their last cursor. */
+  readonly generation: string
 }
 
 /** A record of the log that continues in the outbox table. */
@@ -54,10 +61,10 @@ export interface LogMove {
   readonly attempts: number
 }
 
-export interface LogReadOptions
-  extends Pick<OwnedClaimOptions, 'limit' | 'maxBytes' | 'spent' | 'destinations' | 'except' | 'behindParked'> {
+export interface LogReadOptions extends Pick<OwnedClaimOptions, 'limit' | 'maxBytes' | 'spent' | 'except' | 'behindParked'> {
   readonly member: string
-  readonly partitions: readonly number[]
+  /** The partitions, and their epochs. */
+  readonly epochs: ReadonlyMap<number, string>
   readonly position: LogPosition
   /** Seqs beyond the position that are not read. */
   readonly done: readonly string[]
@@ -67,12 +74,17 @@ export interface LogReadOptions
   readonly floor: string
 }
 
+export interface LogNote {
+  readonly noted: string
+  readonly taken: readonly string[]
+}
+
 export interface LogRead {
-  /** `undefined`: the member's lease had expired, and nothing was read. */
+  /** `undefined`: the member's lease had expired, or it does not own the partitions, and nothing was read. */
   readonly status: MemberStatus | undefined
   /**
-   * Records after the position, by seq, with the columns of a claim. Those that cannot be given now have been moved to the outbox table: their destination was not asked for, or
-   * their key has records there.
+   * Records after the position, by seq, with the columns of a claim. Those that cannot be given have been moved to the outbox table: their destination is in `except`, or their key has
+   * records there.
    */
   readonly rows: readonly Row[]
   /** How far it has read. */
@@ -88,7 +100,10 @@ export interface LogRead {
   readonly lastSeq: string
 }
 
-/** The statements of the log mode. Each call is atomic. All times are the database's. */
+/**
+ * The statements of the log mode. Each call is atomic. All times are the database's. Those of a member keep it registered until they are committed: otherwise another member could take
+ * its partitions over before, and not see the change.
+ */
 export interface LogStatements {
   /**
    * Checks that the log belongs to this database: after a dump and restore, xids start anew. Then everything that is not published is moved to the outbox table. Resolves to the
@@ -99,17 +114,24 @@ export interface LogStatements {
   cursors(partitions: readonly number[]): Promise<readonly LastCursor[]>
   /**
    * Takes partitions over that have this cursor: moves the records that their former owner had in flight to the outbox table, with an attempt counted, and what else is open.
-   * Writes a cursor with the same position, for which all of them are done. Resolves to whether the member owns the partitions.
+   * Writes a cursor with the same position, for which all of them are done. Resolves to its generation; `undefined`: it was refused.
    */
-  takeOver(fence: LogFence, last: LastCursor): Promise<boolean>
-  /** Writes down that these records are given to the relay. Resolves to where, and to those that an operator has moved to the outbox table since they were read. */
-  note(member: string, seqs: readonly string[]): Promise<{ readonly noted: string; readonly taken: readonly string[] }>
+  takeOver(fence: LogFence, last: LastCursor): Promise<string | undefined>
+  /**
+   * Writes down that these records are given to the relay. Resolves to where, and to those that an operator has moved to the outbox table since they were read. `undefined`: the
+   * member's lease had expired.
+   */
+  note(member: string, seqs: readonly string[]): Promise<LogNote | undefined>
   /** Reads records. */
   read(options: LogReadOptions): Promise<LogRead>
+  /** The records that the member's reads have moved to the outbox table since then, and where that was last written down, after all statements of the member that are under way. */
+  movedSince(member: string, noted: string): Promise<{ readonly noted: string; readonly moved: readonly string[] }>
   /** The columns `seq`, `data` and `attributes` of records. */
   contents(seqs: readonly string[]): Promise<readonly Row[]>
-  /** Writes a cursor, and moves records to the outbox table. Resolves to whether the member is alive and owns all of the partitions. */
-  write(fence: LogFence, cursor: LogCursor, moves: readonly LogMove[]): Promise<boolean>
+  /** Writes a cursor, and moves records to the outbox table. Resolves to the generation of the cursor; `undefined`: it was refused. A member that nobody has removed yet may do that after its lease. */
+  write(fence: LogFence, cursor: LogCursor, moves: readonly LogMove[]): Promise<string | undefined>
+  /** The generation of the last cursor of a partition, after all statements of the member that are under way. */
+  lastGeneration(member: string, partition: number): Promise<string>
   /** Empties parts of the log that no relay needs any more, and switches to an empty one if it is time. Skips what it would have to wait for. */
   rotate(): Promise<void>
 }

@@ -1,4 +1,4 @@
-import type { LogCursor, LogPosition, LogRange } from '../contract/log-statements.ts'
+import type { LogCursor, LogMove, LogPosition, LogRange } from '../contract/log-statements.ts'
 import type { InFlightRow } from '../contract/store-dialect.ts'
 import { bytesOf } from '../records/claim-bytes.ts'
 import { compareSeq } from '../records/claimed-record.ts'
@@ -6,6 +6,13 @@ import type { Row } from '../records/row.ts'
 
 /** More seqs than this in a cursor are worth looking for a shorter list. */
 const manySeqs = 500
+
+interface ChunkOptions {
+  readonly start: LogPosition
+  readonly end: LogPosition
+  readonly moved: readonly string[]
+  readonly readAt: number
+}
 
 /** What one statement has read, as far as it is not done. */
 export class Chunk {
@@ -18,13 +25,18 @@ export class Chunk {
   #next = 0
   /** What is done beyond that. */
   readonly #done: Set<string>
+  /** What later reads have done. A position in this chunk need not show any of it, whatever its seq. */
+  readonly #later: string[] = []
+  /** By the runtime's clock: when it was read. */
+  readonly readAt: number
   end: LogPosition
   open = 0
 
   /** `moved`: what was moved to the outbox table right away. */
-  constructor(start: LogPosition, end: LogPosition, moved: readonly string[]) {
+  constructor({ start, end, moved, readAt }: ChunkOptions) {
     this.#start = start
     this.end = end
+    this.readAt = readAt
     this.#until = end.range ?? { until: end.snapshot, floor: end.floor }
     this.#done = new Set(moved)
   }
@@ -37,11 +49,12 @@ export class Chunk {
   /** Takes over what a later read has done, if it has left nothing open. */
   extend({ end, done }: { readonly end: LogPosition; readonly done: Iterable<string> }): void {
     this.end = end
-    for (const seq of done) this.#done.add(seq)
+    this.#later.push(...done)
   }
 
-  get done(): ReadonlySet<string> {
-    return this.#done
+  /** What is done beyond its records. */
+  get done(): readonly string[] {
+    return [...this.#done, ...this.#later]
   }
 
   /** Up to where everything is done, and what is done beyond it, after these records are done too. */
@@ -49,7 +62,7 @@ export class Chunk {
     const next = this.#nextAfter((seq) => this.#done.has(seq) || finished.has(seq))
     const last = this.#seqs[next - 1]
     const isBeyond = (seq: string) => last === undefined || compareSeq(seq, last) > 0
-    const done = [...this.#done].filter(isBeyond)
+    const done = [...[...this.#done].filter(isBeyond), ...this.#later]
     for (let index = next; index < this.#seqs.length; index += 1) {
       const seq = this.#seqs[index] ?? ''
       if (finished.has(seq)) done.push(seq)
@@ -61,7 +74,7 @@ export class Chunk {
   /** Everything that is done. */
   allDone(finished: ReadonlySet<string>): readonly string[] {
     const passed = this.#seqs.slice(0, this.#next)
-    return [...passed, ...this.#done, ...this.#seqs.slice(this.#next).filter((seq) => finished.has(seq))]
+    return [...passed, ...this.done, ...this.#seqs.slice(this.#next).filter((seq) => finished.has(seq))]
   }
 
   finish(seq: string): void {
@@ -79,6 +92,14 @@ export class Chunk {
   }
 }
 
+interface LogGroupOptions {
+  readonly partitions: readonly number[]
+  readonly position: LogPosition
+  readonly done: readonly string[]
+  readonly generation: string
+  readonly now: number
+}
+
 /** Partitions that are read together. */
 export class LogGroup {
   readonly partitions: Set<number>
@@ -93,9 +114,14 @@ export class LogGroup {
   #chunks: Chunk[] = []
   /** By the runtime's clock: when the cursor was written. */
   writtenAt: number
+  /** The generation of the last cursor of all of its partitions. */
+  generation: string
+  /** What a write would have finished whose outcome is unknown. */
+  unknown: ReadonlyMap<string, LogMove | undefined> | undefined
 
-  constructor(partitions: readonly number[], position: LogPosition, done: readonly string[], now: number) {
+  constructor({ partitions, position, done, generation, now }: LogGroupOptions) {
     this.partitions = new Set(partitions)
+    this.generation = generation
     this.read = position
     this.#done = position
     this.#doneBefore = [...done]
@@ -105,7 +131,7 @@ export class LogGroup {
 
   /** Whether it can be read together with another one that was read equally far. */
   get isDone(): boolean {
-    return this.#chunks.length === 0 && this.#doneBefore.length === 0 && this.read.range === undefined
+    return this.#chunks.length === 0 && this.#doneBefore.length === 0 && this.read.range === undefined && this.unknown === undefined
   }
 
   /** Records beyond what was read that are done. */
@@ -113,9 +139,20 @@ export class LogGroup {
     return this.#doneBefore
   }
 
+  /** Records that were done elsewhere, and must not be read. */
+  skip(seqs: readonly string[]): void {
+    this.#doneBefore.push(...seqs)
+  }
+
+  /** Takes over the partitions of a group that has been read equally far and has nothing open. */
+  include({ partitions, generation }: LogGroup): void {
+    for (const partition of partitions) this.partitions.add(partition)
+    if (compareSeq(generation, this.generation) > 0) this.generation = generation
+  }
+
   /** The cursor if everything that was read is done. */
-  get end(): LogCursor {
-    return { position: this.read, open: [], done: this.#doneBefore, noted: undefined }
+  end(noted: string | undefined): LogCursor {
+    return { position: this.read, open: [], done: this.#doneBefore, noted }
   }
 
   /** Adds what was read. */
@@ -175,7 +212,10 @@ export interface HeldRecord extends InFlightRow {
   noted: string | undefined
 }
 
-/** The records of the log that were read and are not done, by seq and by key. */
+/**
+ * The records of the log that were read and are not done, by seq and by key. A change of a record that is not held any more is ignored: an answer of the database may come after the
+ * record was removed.
+ */
 export class HeldRecords {
   readonly #bySeq = new Map<string, HeldRecord>()
   readonly #byKey = new Map<string, HeldRecord[]>()
@@ -205,10 +245,8 @@ export class HeldRecords {
     return this.#byKey.get(keyName) ?? []
   }
 
-  /** The idle records of keys that have more than this many. */
-  crowded(max: number): readonly HeldRecord[] {
-    if (this.#idle.size <= max) return []
-    return [...this.#byKey.values()].filter(({ length }) => length > max).flatMap((records) => records.filter(({ isGiven }) => !isGiven))
+  has(record: HeldRecord): boolean {
+    return this.#bySeq.get(record.seq) === record
   }
 
   /** Where it was first written down that records were given, after these are done. `otherwise`: at the latest. */
@@ -233,6 +271,7 @@ export class HeldRecords {
   }
 
   give(record: HeldRecord, noted: string): void {
+    if (!this.has(record)) return
     record.isGiven = true
     this.#removeIdle(record)
     this.note(record, noted)
@@ -240,35 +279,36 @@ export class HeldRecords {
 
   /** It was written down elsewhere that the record was given. */
   note(record: HeldRecord, noted: string | undefined): void {
+    if (!this.has(record)) return
     if (record.noted !== undefined) this.#count(record.noted, -1)
     record.noted = noted
     if (noted !== undefined) this.#count(noted, 1)
   }
 
   takeBack(record: HeldRecord): void {
+    if (!this.has(record) || !record.isGiven) return
     record.isGiven = false
     this.note(record, undefined)
     this.#addIdle(record)
     this.#isSorted = false
   }
 
-  remove(record: HeldRecord): void {
+  /** `false`: it was not held any more. */
+  remove(record: HeldRecord): boolean {
+    if (!this.has(record)) return false
+    this.note(record, undefined)
     this.#bySeq.delete(record.seq)
     this.#removeIdle(record)
-    this.note(record, undefined)
+    this.#removeFromKey(record)
+    return true
+  }
+
+  #removeFromKey(record: HeldRecord): void {
     if (record.keyName === undefined) return
     const all = this.#byKey.get(record.keyName) ?? []
     const index = all.indexOf(record)
     if (index >= 0) all.splice(index, 1)
     if (all.length === 0) this.#byKey.delete(record.keyName)
-  }
-
-  clear(): void {
-    this.#bySeq.clear()
-    this.#byKey.clear()
-    this.#idle.clear()
-    this.#notes.clear()
-    this.#idleBytes = 0
   }
 
   #addIdle(record: HeldRecord): void {

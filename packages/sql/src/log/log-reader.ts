@@ -1,16 +1,15 @@
 import type { Logger, Runtime } from '@ackord/core'
 import type { Outcome } from '@ackord/outbox'
-import type { LogFence, LogMove, LogPosition, LogRead, LogReadOptions, LogStatements } from '../contract/log-statements.ts'
+import type { LogMove, LogPosition, LogRead, LogReadOptions, LogStatements } from '../contract/log-statements.ts'
 import { StatementQueue } from '../contract/statement-queue.ts'
 import type { InFlightRow, MemberStatus, OwnedOutcome } from '../contract/store-dialect.ts'
 import { compareSeq } from '../records/claimed-record.ts'
 import type { Row } from '../records/row.ts'
 import { Chunk, chooseInTurns, type HeldRecord, HeldRecords, keyNameOf, LogGroup, sizeOf } from './held-records.ts'
+import type { LogRotation } from './log-rotation.ts'
 
-export interface LogClaimOptions
-  extends Pick<LogReadOptions, 'member' | 'limit' | 'maxBytes' | 'spent' | 'destinations' | 'except' | 'behindParked'> {
-  /** The partitions that the member owns now. */
-  readonly epochs: () => ReadonlyMap<number, string>
+export interface LogClaimOptions extends Pick<LogReadOptions, 'member' | 'limit' | 'maxBytes' | 'spent' | 'except' | 'behindParked'> {
+  readonly destinations: readonly string[] | undefined
   /** Whether the outbox table has records with a key. */
   readonly anyKeys: boolean
   readonly mayClaimFrom: (partition: number, epoch: string) => boolean
@@ -31,10 +30,17 @@ const maxRounds = 6
 /** The number of records that are read ahead, so that a claim can be shared by destinations and keys. */
 const window = 4000
 
-/** The number of records of a key that wait in memory. More are moved to the outbox table, so that a slow key does not hold up the others. */
+/** If nothing more can be read ahead, records of a key with more than this many are moved to the outbox table, so that a slow key does not hold up the others. */
 const maxOfKey = 1000
 
-/** Milliseconds between two cursors of partitions without records, and between two looks at the parts of the log. */
+/**
+ * Milliseconds for which a record waits in memory while its destination is not asked for: the destination may only be busy for a moment. The first one if nothing more can be read
+ * ahead, so that other destinations wait for it.
+ */
+const maxWaitOfOthers = 5000
+const maxWait = 60_000
+
+/** Milliseconds between two cursors of partitions without records. */
 const keepInterval = 10_000
 
 /** The state of a record of the log. */
@@ -46,34 +52,54 @@ interface Settling {
   readonly reject: (error: unknown) => void
 }
 
+interface LogReaderOptions {
+  readonly runtime: Runtime
+  readonly logger: Logger
+  readonly rotation: LogRotation
+}
+
 /**
  * Reads the log of the partitions that a member owns. Records that were read are kept in memory until they are published or moved to the outbox table; then the cursor is written.
- * Everything that cannot be published now goes to the outbox table: failures, what is behind them, and what another relay takes over.
+ * Everything that cannot be published goes to the outbox table: failures, what is behind them, and what another relay takes over.
+ *
+ * What must hold:
+ *
+ * - `adopt`, `claim`, `handOver` and `end` run one after the other: none of them finds the partitions changed by another one. Only `settle` and `release` run beside them.
+ * - Cursors are written one after the other, each from what is known when it is sent. If the outcome of a write is unknown, it is found out before the next one.
+ * - A reader belongs to one membership. When its lease is lost, a new reader replaces it, and late answers change nothing but the old one.
+ * - At every moment another relay can continue from what the database has. So partitions may be forgotten here at any time; a record is only given after that was written down; and what
+ *   a statement has moved counts as done until a position covers it.
+ * - A position covers only what its own snapshots show. What later reads have done is listed in addition.
+ * - A statement takes effect only while the member is registered and the partitions have the epochs and the last cursor that this reader knows.
  */
 export class LogReader {
   readonly #statements: LogStatements
   readonly #runtime: Runtime
   readonly #logger: Logger
+  readonly #rotation: LogRotation
   readonly #held = new HeldRecords()
   readonly #writing = new StatementQueue()
   #groups: LogGroup[] = []
-  #epochs = new Map<number, string>()
+  readonly #epochs = new Map<number, string>()
   /** A seq that had been taken before the last statement began; `undefined` until the log was opened. */
   #lastSeq: string | undefined
   /** Keys with records in the outbox table, of which there were records here when they were moved. */
   readonly #movedKeys = new Set<string>()
+  /** Destinations whose records have waited too long: until one of them is published from here, further records are moved when they are read. */
+  readonly #slow = new Set<string>()
   #behindParked: LogClaimOptions['behindParked'] = 'given'
   #settling: Settling[] = []
   #lastNoted = '0'
-  /** Ends when what is being read now is known here. */
-  #reading: Promise<void> | undefined
-  #rotatedAt = 0
-  #rotating: Promise<void> | undefined
+  /** Whether records are being read, or the outcome of the last read is unknown: it may write down what it moves, after `#lastNoted`. */
+  #isReading = false
+  /** Whether a statement may still run of which the outcome is unknown. */
+  #mayRun = false
 
-  constructor(statements: LogStatements, { runtime, logger }: { readonly runtime: Runtime; readonly logger: Logger }) {
+  constructor(statements: LogStatements, { runtime, logger, rotation }: LogReaderOptions) {
     this.#statements = statements
     this.#runtime = runtime
     this.#logger = logger
+    this.#rotation = rotation
   }
 
   /** Records that no relay has: others of their keys must not be claimed from the outbox table. */
@@ -93,9 +119,31 @@ export class LogReader {
     return compareSeq(this.readUpTo, this.#lastSeq ?? '0') < 0
   }
 
-  async claim(options: LogClaimOptions): Promise<LogClaim> {
+  /** The partitions whose log is read, and their epochs. */
+  get epochs(): ReadonlyMap<number, string> {
+    return this.#epochs
+  }
+
+  /** Forgets partitions that the member does not own any more, and takes over new ones. */
+  async adopt(member: string, epochs: ReadonlyMap<number, string>): Promise<void> {
     if (this.#lastSeq === undefined) await this.#open()
-    await this.#adopt(options)
+    const owned = new Map(epochs)
+    for (const [partition, epoch] of [...this.#epochs]) if (owned.get(partition) !== epoch) this.#forget(partition)
+    const added = [...owned].filter(([partition]) => !this.#epochs.has(partition))
+    if (added.length === 0) return
+    for (const last of await this.#statements.cursors(added.map(([partition]) => partition))) {
+      const fenced = new Map(added.filter(([partition]) => last.partitions.includes(partition)))
+      // If it is refused, the next claim tries again, or the lease was lost.
+      const generation = await this.#statements.takeOver({ member, epochs: fenced, generation: last.generation }, last)
+      if (generation === undefined) continue
+      const { position, done } = last.cursor
+      const now = this.#runtime.monotonic()
+      this.#groups.push(new LogGroup({ partitions: last.partitions, position, done: [...done, ...last.given], generation, now }))
+      for (const [partition, epoch] of fenced) this.#epochs.set(partition, epoch)
+    }
+  }
+
+  async claim(options: LogClaimOptions): Promise<LogClaim> {
     const strays = await this.#moveStrays(options)
     let read = await this.#readAhead(options)
     if (read.status === 'lost') return { ...read, rows: [], cut: false }
@@ -107,9 +155,9 @@ export class LogReader {
     }
     const { records: chosen, cut } = this.#choose(options)
     const records = await this.#note(chosen, options)
-    const crowded = await this.#move(this.#held.crowded(maxOfKey), options)
+    if (records === 'lost') return { status: 'lost', rows: [], cut: false, moved: read.moved }
     await this.#keep(options)
-    return { status: read.status, rows: records.map(({ row }) => row), cut, moved: read.moved || strays || crowded }
+    return { status: read.status, rows: records.map(({ row }) => row), cut, moved: read.moved || strays }
   }
 
   /** The columns `seq`, `data` and `attributes` of records. */
@@ -139,104 +187,86 @@ export class LogReader {
   }
 
   /** A relay returns a record. */
-  release(seq: string): void {
+  release({ seq, epoch }: Pick<InFlightRow, 'seq' | 'epoch'>): void {
     const record = this.#held.all.get(seq)
-    if (record !== undefined) this.#held.takeBack(record)
+    if (record?.epoch === epoch) this.#held.takeBack(record)
   }
 
   /** Before partitions are handed over: nothing of them is in flight. */
   async handOver(member: string, partitions: readonly number[]): Promise<void> {
-    // It may move records of these partitions to the outbox table.
-    await this.#reading
     await this.#writing.run(async () => {
-      for (const group of this.#groups)
+      for (const group of [...this.#groups])
         await this.#end(
           group,
           member,
           partitions.filter((one) => group.partitions.has(one)),
           0,
         )
+      // In the same turn: a cursor that is written later must not include them.
+      for (const partition of partitions) this.#forget(partition)
+      const [partition] = partitions
+      if (partition === undefined || !(this.#mayRun || this.#isReading)) return
+      // It must not move records after the next owner has read them.
+      await this.#statements.lastGeneration(member, partition)
+      this.#mayRun = false
     })
-    for (const partition of partitions) this.#forget(partition)
   }
 
   /** Before the member leaves. What is in flight counts as an attempt. */
-  async leave(member: string): Promise<void> {
-    await this.#reading
-    await this.#rotating
+  async end(member: string): Promise<void> {
     await this.#writing.run(async () => {
-      for (const group of this.#groups) await this.#end(group, member, [...group.partitions], 1)
+      for (const group of [...this.#groups]) await this.#end(group, member, [...group.partitions], 1)
     })
-    this.clear()
-    // A relay that runs for a few seconds at a time would never rotate the log otherwise.
-    if (this.#lastSeq !== undefined) await this.#rotate()
-  }
-
-  /** The member owns nothing any more. */
-  clear(): void {
-    this.#groups = []
-    this.#epochs = new Map()
-    this.#held.clear()
-    this.#movedKeys.clear()
   }
 
   async #open(): Promise<void> {
     const { lastSeq, restored } = await this.#statements.open()
     this.#lastSeq = lastSeq
-    this.#rotatedAt = this.#runtime.monotonic()
+    this.#rotation.begin()
     if (restored)
       this.#logger.warn({}, 'The log of the outbox was restored from a dump. Its unpublished records were moved to the outbox table.')
   }
 
   async #readGroup(group: LogGroup, options: LogClaimOptions, target: LogPosition | undefined): Promise<LogRead> {
+    const { member, limit, maxBytes, spent, behindParked } = options
+    if (this.#isReading) await this.#recoverMoved(member)
     const { read: position } = group
     const { range } = position
+    const readAt = this.#runtime.monotonic()
+    this.#isReading = true
     const answer = await this.#statements.read({
-      ...options,
-      partitions: [...group.partitions],
+      member,
+      limit,
+      maxBytes,
+      spent,
+      behindParked,
+      epochs: this.#epochsOf(group.partitions),
+      except: [...this.#slow].filter((destination) => !isAsked(destination, options)),
       position,
       done: group.doneBefore,
       until: range?.until ?? target?.snapshot,
       floor: range?.floor ?? target?.floor ?? this.#lastSeq ?? '0',
     })
-    if (answer.status === undefined) return answer
-    this.#lastSeq = laterSeq(this.#lastSeq, answer.lastSeq)
-    this.#lastNoted = laterSeq(this.#lastNoted, answer.noted ?? '0')
-    this.#hold(group, answer.rows, new Chunk(position, answer.position, answer.moved))
+    if (answer.status !== undefined) {
+      this.#lastSeq = laterSeq(this.#lastSeq, answer.lastSeq)
+      this.#lastNoted = laterSeq(this.#lastNoted, answer.noted ?? '0')
+      this.#hold(group, answer.rows, new Chunk({ start: position, end: answer.position, moved: answer.moved, readAt }))
+    }
+    this.#isReading = false
     return answer
   }
 
-  async #watch<T>(reading: Promise<T>): Promise<T> {
-    this.#reading = reading.then(
-      () => {},
-      () => {},
-    )
-    try {
-      return await reading
-    } finally {
-      this.#reading = undefined
-    }
-  }
-
-  /** Forgets partitions that are not owned any more, and takes over new ones. */
-  async #adopt({ member, epochs }: LogClaimOptions): Promise<void> {
-    const owned = new Map(epochs())
-    for (const [partition, epoch] of this.#epochs) if (owned.get(partition) !== epoch) this.#forget(partition)
-    const added = [...owned].filter(([partition]) => !this.#epochs.has(partition))
-    if (added.length === 0) return
-    for (const last of await this.#statements.cursors(added.map(([partition]) => partition))) {
-      const fenced = new Map(added.filter(([partition]) => last.partitions.includes(partition)))
-      // Refused if a partition was handed over meanwhile.
-      if (!(await this.#statements.takeOver({ member, epochs: fenced }, last))) continue
-      const { position, done } = last.cursor
-      this.#groups.push(new LogGroup(last.partitions, position, [...done, ...last.given], this.#runtime.monotonic()))
-      for (const [partition, epoch] of fenced) this.#epochs.set(partition, epoch)
-    }
+  /** A read whose answer was lost may have moved records. They must not be read again. */
+  async #recoverMoved(member: string): Promise<void> {
+    const { noted, moved } = await this.#statements.movedSince(member, this.#lastNoted)
+    // The seqs do not say of which group they are: in that of another one, they do no harm.
+    for (const group of this.#groups) group.skip(moved)
+    this.#lastNoted = laterSeq(this.#lastNoted, noted)
+    this.#isReading = false
   }
 
   /** Reads until all groups are read up to the same snapshot, or until there are enough records in memory. */
   async #readAhead(options: LogClaimOptions): Promise<Pick<LogClaim, 'status' | 'moved'>> {
-    const { maxBytes = Infinity } = options
     const most = Math.max(window, options.limit)
     let status: LogClaim['status']
     let moved = false
@@ -244,10 +274,10 @@ export class LogReader {
     const complete = new Set<LogGroup>()
     for (let round = 0; round < maxRounds; round += 1) {
       const group = this.#groups.find((one) => !complete.has(one))
-      const spent = options.spent + (maxBytes === Infinity ? 0 : this.#held.idleBytes)
-      if (group === undefined || this.#held.idle.size > most / 2 || spent >= maxBytes) break
+      if (group === undefined || this.#isFull(options)) break
+      const spent = this.#spentBytes(options)
       const until = group.read.range?.until ?? target?.snapshot
-      const answer = await this.#watch(this.#readGroup(group, { ...options, limit: most - this.#held.idle.size, spent }, target))
+      const answer = await this.#readGroup(group, { ...options, limit: most - this.#held.idle.size, spent }, target)
       if (answer.status === undefined) return { status: 'lost', moved }
       status = answer.status
       moved ||= answer.moved.length > 0
@@ -259,37 +289,37 @@ export class LogReader {
     return { status, moved }
   }
 
+  /** Whether there are so many records in memory that no more are read. */
+  #isFull(options: LogClaimOptions): boolean {
+    const { limit, maxBytes = Infinity } = options
+    return this.#held.idle.size > Math.max(window, limit) / 2 || this.#spentBytes(options) >= maxBytes
+  }
+
+  #spentBytes({ spent, maxBytes }: LogClaimOptions): number {
+    return spent + (maxBytes === undefined ? 0 : this.#held.idleBytes)
+  }
+
   #forget(partition: number): void {
-    this.#epochs.delete(partition)
+    if (!this.#epochs.delete(partition)) return
     for (const record of [...this.#held.all.values()]) {
-      if (record.partition !== partition) continue
-      this.#held.remove(record)
-      record.group.finish(record)
+      if (record.partition === partition && this.#held.remove(record)) record.group.finish(record)
     }
     for (const group of this.#groups) group.partitions.delete(partition)
     this.#groups = this.#groups.filter(({ partitions }) => partitions.size > 0)
   }
 
   #hold(group: LogGroup, rows: readonly Row[], chunk: Chunk): void {
-    // The member has lost its partitions meanwhile.
-    if (!this.#groups.includes(group)) return
-    // Partitions that were handed over meanwhile are read by their new owner.
-    const records = rows
-      .map((row) => heldRecordOf(row, group, chunk, this.#epochs))
-      .filter(({ partition }) => group.partitions.has(partition))
+    const records = rows.map((row) => heldRecordOf(row, group, chunk, this.#epochs))
     chunk.hold(records.map(({ seq }) => seq))
     group.add(chunk)
     for (const record of records) this.#held.add(record)
   }
 
   /** Chooses records that are in memory, evenly: of each destination as many, of each key as many, and of a key the first ones. */
-  #choose({ limit, maxBytes = Infinity, spent, destinations, except, mayClaimFrom }: LogClaimOptions): {
-    readonly records: readonly HeldRecord[]
-    readonly cut: boolean
-  } {
-    const isAsked = ({ destination, partition, epoch }: HeldRecord) =>
-      destinations?.includes(destination) !== false && !except.includes(destination) && mayClaimFrom(partition, epoch)
-    const records = chooseInTurns(this.#held, { limit, isAsked, isFree: (key) => !this.#movedKeys.has(key) })
+  #choose(options: LogClaimOptions): { readonly records: readonly HeldRecord[]; readonly cut: boolean } {
+    const { limit, maxBytes = Infinity, spent, mayClaimFrom } = options
+    const mayBeGiven = ({ destination, partition, epoch }: HeldRecord) => isAsked(destination, options) && mayClaimFrom(partition, epoch)
+    const records = chooseInTurns(this.#held, { limit, isAsked: mayBeGiven, isFree: (key) => !this.#movedKeys.has(key) })
     if (maxBytes === Infinity) return { records, cut: false }
     let bytes = spent
     const end = records.findIndex((record) => {
@@ -301,20 +331,28 @@ export class LogReader {
   }
 
   /** Writes down that the relay gets these records: if it disappears, that counts as an attempt. Resolves to those that it may have. */
-  async #note(records: readonly HeldRecord[], { member }: LogClaimOptions): Promise<readonly HeldRecord[]> {
+  async #note(records: readonly HeldRecord[], { member }: LogClaimOptions): Promise<readonly HeldRecord[] | 'lost'> {
     if (records.length === 0) return []
     // A cursor that is written meanwhile must not hide the note.
     for (const record of records) this.#held.give(record, this.#lastNoted)
+    const takeBack = () => {
+      for (const record of records) this.#held.takeBack(record)
+    }
     try {
-      const { noted, taken } = await this.#statements.note(
+      const note = await this.#statements.note(
         member,
         records.map(({ seq }) => seq),
       )
+      if (note === undefined) {
+        takeBack()
+        return 'lost'
+      }
+      const { noted, taken } = note
       for (const record of records) this.#held.note(record, noted)
       this.#lastNoted = laterSeq(this.#lastNoted, noted)
       return taken.length === 0 ? records : await this.#withhold(new Set(taken), records, member)
     } catch (error) {
-      for (const record of records) if (record.isGiven && this.#held.all.has(record.seq)) this.#held.takeBack(record)
+      takeBack()
       throw error
     }
   }
@@ -332,17 +370,24 @@ export class LogReader {
     return others
   }
 
-  /** Moves records to the outbox table that must not be given from here: behind records that are there, or of destinations that are not asked for. */
+  /**
+   * Moves records to the outbox table that must not be given from here: behind records that are there, or records that have waited for too long for a destination or key that is
+   * slower than the others.
+   */
   async #moveStrays(options: LogClaimOptions): Promise<boolean> {
     const { destinations, except, behindParked } = options
     const changed = behindParked !== this.#behindParked
     this.#behindParked = behindParked
-    if (!changed && except.length === 0 && destinations === undefined && this.#movedKeys.size === 0) return false
-    const strays = [...this.#held.idle].filter(({ destination, keyName }) => {
-      if (except.includes(destination) || destinations?.includes(destination) === false) return true
-      return keyName !== undefined && (changed || this.#movedKeys.has(keyName))
-    })
-    const moved = await this.#move(strays, options)
+    const isFull = this.#isFull(options)
+    if (!changed && !isFull && except.length === 0 && destinations === undefined && this.#movedKeys.size === 0) return false
+    const readBefore = this.#runtime.monotonic() - (isFull ? maxWaitOfOthers : maxWait)
+    const idle = [...this.#held.idle]
+    const behind = idle.filter(({ keyName }) => keyName !== undefined && (changed || this.#movedKeys.has(keyName)))
+    const old = idle.filter(({ chunk }) => chunk.readAt <= readBefore)
+    const unasked = old.filter(({ destination }) => !isAsked(destination, options))
+    const crowded = isFull ? idle.filter(({ keyName }) => keyName !== undefined && this.#held.ofKey(keyName).length > maxOfKey) : []
+    for (const { destination } of unasked) this.#slow.add(destination)
+    const moved = await this.#move([...new Set([...behind, ...unasked, ...crowded])], options)
     for (const key of this.#movedKeys) if (this.#held.ofKey(key).length === 0) this.#movedKeys.delete(key)
     return moved
   }
@@ -359,6 +404,7 @@ export class LogReader {
       const record = this.#held.all.get(row.seq)
       if (record === undefined || record.epoch !== row.epoch) continue
       finished.set(row.seq, moveOf(row.seq, outcome))
+      if (outcome.result === 'published') this.#slow.delete(record.destination)
       if (outcome.result === 'published' || record.keyName === undefined) continue
       // What is behind it in its key, and not given, follows it.
       for (const { seq, isGiven } of this.#held.ofKey(record.keyName)) {
@@ -371,45 +417,88 @@ export class LogReader {
   /** Writes the cursors after these records are done: published, or moved. Resolves to those that were applied. */
   async #finish(member: string, finished: ReadonlyMap<string, LogMove | undefined>): Promise<ReadonlySet<string>> {
     const applied = new Set<string>()
-    const seqs = new Set(finished.keys())
     for (const group of [...this.#groups]) {
-      const records = [...seqs].map((seq) => this.#held.all.get(seq)).filter((record) => record?.group === group) as HeldRecord[]
+      const all = [...finished.keys()].map((seq) => this.#held.all.get(seq)).filter((record) => record?.group === group) as HeldRecord[]
+      if (all.length === 0) continue
+      await this.#resolve(group, member)
+      const records = all.filter((record) => this.#held.has(record))
+      for (const record of all) if (!records.includes(record)) applied.add(record.seq)
       if (records.length === 0) continue
-      const moves = records.map(({ seq }) => finished.get(seq)).filter((move) => move !== undefined)
-      if (!(await this.#write(group, member, moves, seqs))) {
-        for (const record of records) if (record.isGiven) this.#held.takeBack(record)
+      const ofGroup = new Map(records.map(({ seq }) => [seq, finished.get(seq)]))
+      if (!(await this.#write(group, member, ofGroup))) {
+        for (const record of records) this.#held.takeBack(record)
         continue
       }
-      for (const record of records) {
-        applied.add(record.seq)
-        this.#held.remove(record)
-        group.finish(record)
-        if (record.keyName !== undefined && finished.get(record.seq) !== undefined) this.#movedKeys.add(record.keyName)
-      }
+      for (const { seq } of records) applied.add(seq)
+      this.#remove(group, ofGroup)
     }
     return applied
   }
 
-  async #write(group: LogGroup, member: string, moves: readonly LogMove[], finished: ReadonlySet<string>): Promise<boolean> {
+  /** Writes the cursor after these records are done. */
+  async #write(group: LogGroup, member: string, finished: ReadonlyMap<string, LogMove | undefined>): Promise<boolean> {
+    const moves = [...finished.values()].filter((move) => move !== undefined)
     // A read may be writing down what it moves.
-    const cursor = group.cursor(this.#held, finished, this.#reading === undefined ? undefined : this.#lastNoted)
+    const cursor = group.cursor(this.#held, new Set(finished.keys()), this.#isReading ? this.#lastNoted : undefined)
+    const { generation: before, partitions } = group
     const startedAt = this.#runtime.monotonic()
-    const written = await this.#statements.write(this.#fenceOf(member, group.partitions), cursor, moves)
-    if (written) group.writtenAt = startedAt
-    return written
+    group.unknown = finished
+    const generation = await this.#watch(
+      this.#statements.write({ member, epochs: this.#epochsOf(partitions), generation: before }, cursor, moves),
+    )
+    group.unknown = undefined
+    if (generation === undefined) return false
+    group.generation = generation
+    group.writtenAt = startedAt
+    return true
   }
 
-  #fenceOf(member: string, partitions: Iterable<number>): LogFence {
-    return { member, epochs: new Map([...partitions].map((partition) => [partition, this.#epochs.get(partition) ?? '-1'])) }
+  /** Finds out whether a write has been applied whose outcome is unknown. */
+  async #resolve(group: LogGroup, member: string): Promise<void> {
+    const [partition] = group.partitions
+    if (group.unknown === undefined || partition === undefined) return
+    const last = await this.#statements.lastGeneration(member, partition)
+    const finished = group.unknown
+    group.unknown = undefined
+    if (compareSeq(last, group.generation) <= 0) return
+    group.generation = last
+    this.#remove(group, finished)
+  }
+
+  /** These records are done. */
+  #remove(group: LogGroup, finished: ReadonlyMap<string, LogMove | undefined>): void {
+    for (const [seq, move] of finished) {
+      const record = this.#held.all.get(seq)
+      if (record?.group !== group) continue
+      this.#held.remove(record)
+      group.finish(record)
+      if (record.keyName !== undefined && move !== undefined) this.#movedKeys.add(record.keyName)
+    }
+  }
+
+  async #watch<T>(writing: Promise<T>): Promise<T> {
+    try {
+      return await writing
+    } catch (error) {
+      this.#mayRun = true
+      throw error
+    }
+  }
+
+  #epochsOf(partitions: Iterable<number>): ReadonlyMap<number, string> {
+    return new Map([...partitions].map((partition) => [partition, this.#epochs.get(partition) ?? '-1']))
   }
 
   /** Moves everything that is held of these partitions, so that the next owner can continue where this one has read. */
   async #end(group: LogGroup, member: string, partitions: readonly number[], attempts: number): Promise<void> {
     if (partitions.length === 0) return
+    await this.#resolve(group, member)
     const chosen = new Set(partitions)
     const records = [...this.#held.all.values()].filter(({ partition }) => chosen.has(partition))
     const moves = records.map(({ seq, isGiven }) => ({ seq, outcome: undefined, attempts: isGiven ? attempts : 0 }))
-    await this.#statements.write(this.#fenceOf(member, partitions), group.end, moves)
+    const fence = { member, epochs: this.#epochsOf(partitions), generation: group.generation }
+    // If it is refused or fails, the next owner continues from the last cursor.
+    await this.#watch(this.#statements.write(fence, group.end(this.#isReading ? this.#lastNoted : undefined), moves))
   }
 
   /** Groups that have been read equally far, and have nothing open, become one. */
@@ -418,7 +507,7 @@ export class LogReader {
     for (const group of this.#groups) {
       const same = merged.find((one) => one.isDone && group.isDone && one.read.snapshot === group.read.snapshot)
       if (same === undefined) merged.push(group)
-      else for (const partition of group.partitions) same.partitions.add(partition)
+      else same.include(group)
     }
     this.#groups = merged
   }
@@ -427,22 +516,18 @@ export class LogReader {
   async #keep({ member }: LogClaimOptions): Promise<void> {
     const now = this.#runtime.monotonic()
     for (const group of this.#groups) {
-      if (now - group.writtenAt >= keepInterval) await this.#writing.run(() => this.#write(group, member, [], new Set()))
+      if (now - group.writtenAt < keepInterval) continue
+      await this.#writing.run(async () => {
+        await this.#resolve(group, member)
+        await this.#write(group, member, new Map())
+      })
     }
-    if (now - this.#rotatedAt < keepInterval || this.#rotating !== undefined) return
-    this.#rotatedAt = now
-    this.#rotating = this.#rotate().finally(() => {
-      this.#rotating = undefined
-    })
+    this.#rotation.rotateIfDue()
   }
+}
 
-  async #rotate(): Promise<void> {
-    await this.#statements
-      .rotate()
-      .catch((error: unknown) =>
-        this.#logger.warn({ err: error }, 'The log of the outbox could not be rotated. It grows until that succeeds.'),
-      )
-  }
+function isAsked(destination: string, { destinations, except }: Pick<LogClaimOptions, 'destinations' | 'except'>): boolean {
+  return destinations?.includes(destination) !== false && !except.includes(destination)
 }
 
 function moveOf(seq: string, outcome: Outcome): LogMove | undefined {

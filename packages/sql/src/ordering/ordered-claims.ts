@@ -5,6 +5,7 @@ import type { LogStatements } from '../contract/log-statements.ts'
 import { StatementQueue } from '../contract/statement-queue.ts'
 import type { InFlightRow, KeyStatements, OwnedClaimOptions, OwnedOutcome, OwnershipStatements } from '../contract/store-dialect.ts'
 import { LogReader, logState } from '../log/log-reader.ts'
+import { LogRotation } from '../log/log-rotation.ts'
 import { bytesOf, withContents } from '../records/claim-bytes.ts'
 import { compareSeq, readClaimed, settleOutcomes } from '../records/claimed-record.ts'
 import type { Row } from '../records/row.ts'
@@ -93,7 +94,7 @@ function add({ records, bytes, cut }: Omit<ReadResult, 'more'>, claimed: ClaimSt
  */
 export function orderedClaims(statements: OwnershipStatements, options: OrderedClaimsOptions): OrderedClaims {
   const { runtime, logger } = options
-  const log = options.log && new LogReader(options.log, { runtime, logger })
+  const log = options.log && logOf(options.log, { runtime, logger })
   const member = new PartitionMember(log === undefined ? statements : endingIn(log, statements), runtime)
   const inFlightRecords = new InFlightRecords()
   const positions = new ReadPositions()
@@ -126,13 +127,7 @@ export function orderedClaims(statements: OwnershipStatements, options: OrderedC
     const claimed: ClaimState = { records: [], spent: 0, full: false }
     try {
       if (log === undefined) await claimFromTable(asked, claimed)
-      else if (sinceTable < (tableHadRecords ? 1 : maxSinceTable)) {
-        await claimFromLog(log, asked, claimed)
-        await claimFromTable(asked, claimed)
-      } else {
-        await claimFromTable(asked, claimed)
-        await claimFromLog(log, asked, claimed)
-      }
+      else await claimFromBoth(log, asked, claimed)
     } catch (error) {
       release(claimed.records)
       throw error
@@ -141,6 +136,22 @@ export function orderedClaims(statements: OwnershipStatements, options: OrderedC
     busy = full || records.length === limit
     idle = records.length === 0
     return records.filter((record) => inFlightRecords.find(record) !== undefined).sort(bySeq)
+  }
+
+  /** Again if partitions were acquired meanwhile. Their log is read before their rows in the table: the earlier records of a key may be there. */
+  async function claimFromBoth(ofLog: OpenLog, asked: ClaimOptions, claimed: ClaimState): Promise<void> {
+    for (let round = 0; round < maxRounds && claimed.records.length < asked.limit && !claimed.full; round += 1) {
+      const { generation } = member
+      await ofLog.reader.adopt(member.name, member.epochs)
+      if (sinceTable < (tableHadRecords ? 1 : maxSinceTable)) {
+        await claimFromLog(ofLog, asked, claimed)
+        await claimFromTable(asked, claimed)
+      } else {
+        await claimFromTable(asked, claimed)
+        await claimFromLog(ofLog, asked, claimed)
+      }
+      if (member.generation === generation) break
+    }
   }
 
   async function claimFromTable(asked: ClaimOptions, claimed: ClaimState): Promise<void> {
@@ -156,28 +167,24 @@ export function orderedClaims(statements: OwnershipStatements, options: OrderedC
       sinceTable = 0
       // The lease must be renewed, or partitions can be acquired or handed over.
       if (member.isDue(lease, inFlightRecords.partitions)) await keepOrJoin(lease)
-      if (member.generation > generation) finished.clear()
+      if (member.generation > generation && log === undefined) finished.clear()
       else if (!result.more) break
     }
     if (sinceTable === 0) tableHadRecords = records.length > before
   }
 
-  async function claimFromLog(reader: LogReader, asked: ClaimOptions, claimed: ClaimState): Promise<void> {
+  async function claimFromLog(ofLog: OpenLog, asked: ClaimOptions, claimed: ClaimState): Promise<void> {
     const { limit, lease } = asked
-    const { records } = claimed
-    for (let round = 0; round < maxRounds && records.length < limit && !claimed.full; round += 1) {
-      const { generation } = member
-      const result = await readLog(reader, { ...asked, limit: limit - records.length }, claimed.spent)
-      add(result, claimed)
-      // What was moved is there now.
-      sinceTable = result.moved ? maxSinceTable : sinceTable + 1
-      if (member.isDue(lease, inFlightRecords.partitions)) await keepOrJoin(lease)
-      if (member.generation === generation) break
-    }
+    if (claimed.records.length >= limit || claimed.full) return
+    const result = await readLog(ofLog, { ...asked, limit: limit - claimed.records.length }, claimed.spent)
+    add(result, claimed)
+    // What was moved is there now.
+    sinceTable = result.moved ? maxSinceTable : sinceTable + 1
+    if (member.isDue(lease, inFlightRecords.partitions)) await keepOrJoin(lease)
   }
 
   async function readLog(
-    reader: LogReader,
+    { reader }: OpenLog,
     asked: ClaimOptions,
     spent: number,
   ): Promise<Omit<ReadResult, 'more'> & { readonly moved: boolean }> {
@@ -193,7 +200,6 @@ export function orderedClaims(statements: OwnershipStatements, options: OrderedC
       except,
       behindParked,
       anyKeys: discovery.anyKeys,
-      epochs: () => member.epochs,
       mayClaimFrom: (partition, epoch) => member.mayClaimFrom(partition, epoch),
     })
     if (name !== member.name || status === 'lost') {
@@ -202,12 +208,14 @@ export function orderedClaims(statements: OwnershipStatements, options: OrderedC
     }
     const isExhausted = (row: Row) => Number(row['attempts']) >= maxAttempts
     const whole = await withContents(rows, (large) => reader.contents(large.map(({ seq }) => seq)), isExhausted).catch((error: unknown) => {
-      for (const row of rows) reader.release(String(row['seq']))
+      for (const row of rows) reader.release({ seq: String(row['seq']), epoch: reader.epochs.get(Number(row['partition'])) ?? '' })
       throw error
     })
+    // The lease may have been lost meanwhile.
+    if (name !== member.name) return { records: [], cut: false, bytes: 0, moved: false }
     if (status !== undefined) member.observe(status, lease, inFlightRecords.partitions)
     const token = `${name}/log/${runtime.uuid()}`
-    const records = await read(take(whole, { token, until: startedAt + lease, epochs: member.epochs }))
+    const records = await read(take(whole, { token, until: startedAt + lease, epochs: reader.epochs }))
     return { records, cut, bytes: maxBytes === undefined ? 0 : bytesOf(whole), moved }
   }
 
@@ -230,11 +238,12 @@ export function orderedClaims(statements: OwnershipStatements, options: OrderedC
     const discover = discovery.isDue(startedAt, load)
     const { anyKeys } = discovery
     const { name, epochs } = member
+    const partitions = claimedPartitions()
     const entry = inFlightRecords.nextEntry()
     const answer = await statements
       .claim({
         member: name,
-        partitions: member.partitions,
+        partitions,
         limit,
         maxBytes,
         spent: load.spent,
@@ -247,7 +256,7 @@ export function orderedClaims(statements: OwnershipStatements, options: OrderedC
         jumps: anyKeys && keyReader === undefined ? maxJumps : 0,
         keys,
         inFlight: inFlightRows(),
-        keysUpTo: log?.readUpTo,
+        keysUpTo: log?.reader.readUpTo,
         entry,
       })
       .catch((error: unknown) => {
@@ -297,11 +306,11 @@ export function orderedClaims(statements: OwnershipStatements, options: OrderedC
     if (keyReader === undefined || !discovery.anyKeys) return { keys: undefined, skipped: new Set() }
     const { keys, any, unmixed } = await keyReader.next({
       destinations: (destinations ?? positions.destinations).filter((one) => !except.includes(one) && !finished.has(one)),
-      partitions: member.partitions,
+      partitions: claimedPartitions(),
       limit,
       window,
       behindParked,
-      keysUpTo: log?.readUpTo,
+      keysUpTo: log?.reader.readUpTo,
       held: log === undefined ? [] : inFlightRows(),
       first,
     })
@@ -310,10 +319,17 @@ export function orderedClaims(statements: OwnershipStatements, options: OrderedC
     return { keys: any ? keys : undefined, skipped: new Set(skipped.map(({ destination }) => destination)) }
   }
 
+  /** The partitions whose rows in the table are claimed. In log mode, only those whose log is read: it may have earlier records of the same keys. */
+  function claimedPartitions(): readonly number[] {
+    if (log === undefined) return member.partitions
+    const { epochs } = log.reader
+    return member.partitions.filter((partition) => epochs.get(partition) === member.epochs.get(partition))
+  }
+
   function inFlightRows(): OwnedClaimOptions['inFlight'] {
     if (log === undefined) return inFlightRecords.all
     // Of the records of the log, only the keys matter.
-    return [...inFlightRecords.all.filter(({ state, key }) => state !== logState || key !== undefined), ...log.waiting]
+    return [...inFlightRecords.all.filter(({ state, key }) => state !== logState || key !== undefined), ...log.reader.waiting]
   }
 
   /** Registers the rows as in flight, by seq, except for partitions that were handed over meanwhile or are draining. */
@@ -359,12 +375,13 @@ export function orderedClaims(statements: OwnershipStatements, options: OrderedC
     return records
   }
 
+  /** By a claim only: in log mode nothing may change the partitions while a claim reads them, except that all of them are lost. */
   async function keepOrJoin(lease: number): Promise<void> {
-    if (!(await keep(lease))) await keep(lease)
+    if (!(await keep(lease, { handsOver: true }))) await keep(lease, { handsOver: true })
   }
 
-  async function keep(lease: number): Promise<boolean> {
-    const kept = await member.keep(lease, () => inFlightRecords.partitions)
+  async function keep(lease: number, { handsOver }: { readonly handsOver: boolean }): Promise<boolean> {
+    const kept = await member.keep(lease, () => inFlightRecords.partitions, { handsOver })
     if (!kept) forget()
     return kept
   }
@@ -377,13 +394,13 @@ export function orderedClaims(statements: OwnershipStatements, options: OrderedC
   function forget(): void {
     inFlightRecords.clear()
     keyReader?.clear()
-    log?.clear()
+    log?.restart()
   }
 
   function returnUnsettled(all: readonly InFlightRecord[]): void {
     for (const held of all) {
       if (inFlightRecords.release(held) && isKeyed(held)) keyReader?.pending.settled(held, undefined)
-      if (held.state === logState) log?.release(held.seq)
+      if (held.state === logState) log?.reader.release(held)
       else if (held.key === undefined && held.state === 'ready') positions.goBack(held.destination, held.seq)
     }
   }
@@ -392,7 +409,7 @@ export function orderedClaims(statements: OwnershipStatements, options: OrderedC
     checkDuration('lease', lease, { min: 1 })
     const until = runtime.monotonic() + lease
     // A member whose lease has expired has nothing to renew. It joins again with its next claim.
-    if (!member.joined || !(await keep(lease))) return claims.map(() => false)
+    if (!member.joined || !(await keep(lease, { handsOver: log === undefined }))) return claims.map(() => false)
     return claims.map((one) => {
       const held = inFlightRecords.find(one)
       if (held !== undefined) held.until = until
@@ -425,7 +442,7 @@ export function orderedClaims(statements: OwnershipStatements, options: OrderedC
   async function settleRows(found: readonly OwnedOutcome[]): Promise<ReadonlySet<string>> {
     const ofLog = log === undefined ? [] : found.filter(({ row }) => row.state === logState)
     if (ofLog.length === 0) return await statements.settle(member.name, found)
-    const inLog = log?.settle(member.name, ofLog) ?? []
+    const inLog = log?.reader.settle(member.name, ofLog) ?? []
     if (ofLog.length === found.length) return new Set(await inLog)
     const inTable = statements.settle(
       member.name,
@@ -442,24 +459,55 @@ export function orderedClaims(statements: OwnershipStatements, options: OrderedC
     ownedPartitions: () => member.epochs.size,
     // Records that are still in flight are counted as if their relay had died: they may have been published.
     async leave() {
-      const inFlight = [...inFlightRecords.all, ...unsettled]
-      inFlightRecords.clear()
-      keyReader?.clear()
-      unsettled = []
-      await member.leave(inFlight)
+      if (log === undefined) return await leaveNow()
+      // After a claim that is under way.
+      await claiming.run(leaveNow)
+      await log.rotation.end()
+    },
+  }
+
+  async function leaveNow(): Promise<void> {
+    const inFlight = [...inFlightRecords.all, ...unsettled]
+    inFlightRecords.clear()
+    keyReader?.clear()
+    unsettled = []
+    await member.leave(inFlight)
+    log?.restart()
+  }
+}
+
+interface OpenLog {
+  /** Of the current membership. */
+  readonly reader: LogReader
+  readonly rotation: LogRotation
+  /** The member owns nothing any more. */
+  restart(): void
+}
+
+function logOf(statements: LogStatements, { runtime, logger }: Pick<OrderedClaimsOptions, 'runtime' | 'logger'>): OpenLog {
+  const rotation = new LogRotation(statements, { runtime, logger })
+  const open = () => new LogReader(statements, { runtime, logger, rotation })
+  let reader = open()
+  return {
+    get reader() {
+      return reader
+    },
+    rotation,
+    restart() {
+      reader = open()
     },
   }
 }
 
-/** The log is told before partitions change their owner. */
-function endingIn(log: LogReader, statements: OwnershipStatements): Pick<OwnershipStatements, 'keep' | 'leave'> {
+/** The log ends what it reads of partitions before they change their owner. */
+function endingIn(log: OpenLog, statements: OwnershipStatements): Pick<OwnershipStatements, 'keep' | 'leave'> {
   return {
     async keep(options) {
-      if (options.handOver.length > 0) await log.handOver(options.member, options.handOver)
+      if (options.handOver.length > 0) await log.reader.handOver(options.member, options.handOver)
       return await statements.keep(options)
     },
     async leave(member, inFlight) {
-      await log.leave(member)
+      await log.reader.end(member)
       await statements.leave(member, inFlight)
     },
   }

@@ -76,9 +76,9 @@ export class PartitionMember {
     return !this.#joined || this.#wanted || elapsed >= lease * keptFor(inFlight) || this.#drained(inFlight).length > 0
   }
 
-  /** `false`: the lease had expired, and the member owns nothing any more. */
-  keep(lease: number, inFlight: () => ReadonlySet<number>): Promise<boolean> {
-    return this.#keeping.run(() => this.#keep(lease, inFlight))
+  /** `false`: the lease had expired, and the member owns nothing any more. With `handsOver: false`, partitions that can be handed over are kept until the next call. */
+  keep(lease: number, inFlight: () => ReadonlySet<number>, { handsOver }: { readonly handsOver: boolean }): Promise<boolean> {
+    return this.#keeping.run(() => this.#keep(lease, inFlight, handsOver))
   }
 
   /** Takes the status that the database returns with every claim. */
@@ -103,10 +103,10 @@ export class PartitionMember {
     await this.#statements.leave(name, inFlight)
   }
 
-  async #keep(lease: number, inFlight: () => ReadonlySet<number>): Promise<boolean> {
+  async #keep(lease: number, inFlight: () => ReadonlySet<number>, handsOver: boolean): Promise<boolean> {
     const member = this.#name
     const startedAt = this.#runtime.monotonic()
-    const handOver = this.#drained(inFlight())
+    const handOver = handsOver ? this.#drained(inFlight()) : []
     // Effective immediately: a claim that is under way must not return records of these partitions.
     for (const partition of handOver) this.#owned.delete(partition)
     const ownership = await this.#statements.keep({ member, lease, joins: !this.#joined, handOver })

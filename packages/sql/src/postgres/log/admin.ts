@@ -1,3 +1,4 @@
+import { rootContext } from '@ackord/core'
 import type { OutboxFilter } from '@ackord/outbox'
 import type { RunStatement } from '../../contract/driver.ts'
 import type { AdminStatements, ChosenRows, ListedRows, OwnershipPort } from '../../contract/store-dialect.ts'
@@ -6,6 +7,7 @@ import { partitionCount } from '../../records/outbox-row.ts'
 import type { Row } from '../../records/row.ts'
 import { postgresAdministration } from '../admin.ts'
 import { type BindParameter, bindTo, instant, numberArray } from '../sql-text.ts'
+import { transactionSettings } from '../transaction-control.ts'
 import { recordColumns } from './log-sql.ts'
 
 /**
@@ -15,7 +17,12 @@ import { recordColumns } from './log-sql.ts'
 export function postgresLogAdministration(port: OwnershipPort): AdminStatements {
   const { driver, tables, retain } = port
   const table = postgresAdministration(port)
-  const run: RunStatement = (sql, parameters = []) => driver.run(driver.pool, sql, parameters)
+  // READ COMMITTED: with a snapshot from before a truncation, it would see neither the truncated cursors nor where they were carried over to, and take published records for pending ones.
+  const settings = transactionSettings({ isolation: 'read committed' })
+  const run: RunStatement = (sql, parameters = []) =>
+    driver.inTransaction(driver.pool) === true
+      ? driver.run(driver.pool, sql, parameters)
+      : driver.transaction(settings, (session) => session.run(sql, parameters), rootContext().signal)
 
   async function moveToTable(state: 'ready' | 'published', which: ChosenRows): Promise<void> {
     const { outbox, taken } = tables
@@ -67,6 +74,17 @@ SELECT ${columnsOf(payloads)} FROM log AS l WHERE l.seq > ${bind(after, 'bigint'
       return await table.park(ids, reason, cause)
     },
 
+    async discard(ids) {
+      // Otherwise it would be listed, and could be re-armed, as published.
+      if (retain)
+        await run(
+          `INSERT INTO ${tables.taken} (seq) SELECT l.seq FROM ${tables.log} AS l WHERE l.seq = ANY($1::bigint[])
+  AND EXISTS (SELECT FROM ${tables.outbox} AS o WHERE o.state = 'parked' AND o.destination = l.destination AND o.seq = l.seq) ON CONFLICT DO NOTHING`,
+          [numberArray(ids)],
+        )
+      return await table.discard(ids)
+    },
+
     async stats(limit) {
       const counted = await count('ready', limit)
       if (retain) counted.push(...(await count('published', limit)))
@@ -95,11 +113,13 @@ FROM (SELECT l.destination, l.state, l.created_at FROM log AS l WHERE l.state = 
  * `log`: the records of the log that are not published, and with `retain` those that are, with their `state`. Reads after this seq, or after one before which everything is published.
  */
 function logSql({ tables, retain }: Pick<OwnershipPort, 'tables' | 'retain'>, after?: string): string {
-  const { log, cursors, taken } = tables
+  const { log, cursors, taken, outbox } = tables
   const isDone = `pg_visible_in_snapshot(l.xid, last.snapshot) OR l.seq = ANY(last.done)
       OR EXISTS (SELECT FROM moved WHERE moved.seq = l.seq AND moved.member = last.member AND moved.generation >= last.noted)
       OR coalesce(l.seq <= last.seq AND pg_visible_in_snapshot(l.xid, last.until), false)`
   const isPending = `(last.snapshot IS NULL OR l.seq = ANY(last.open) OR NOT (${isDone}))`
+  // What was moved to the outbox table is done, but it need not be published.
+  const isOnlyHere = `NOT EXISTS (SELECT FROM ${outbox} AS o WHERE o.state = ANY('{ready,waiting,parked,published}'::text[]) AND o.destination = l.destination AND o.seq = l.seq)`
   const lowest = `(SELECT least(min(coalesce(last.floor, 0)), (SELECT min(opened.number) - 1 FROM last AS others CROSS JOIN unnest(others.open) AS opened(number)),
       (SELECT min(running.seq) - 1 FROM ${log} AS running WHERE running.xid = ANY(ARRAY(SELECT pg_snapshot_xip(snapshot) FROM last AS others)))) FROM last)`
   const from = retain ? (after ?? '0') : after === undefined ? lowest : `greatest(${after}, ${lowest})`
@@ -116,7 +136,7 @@ moved AS MATERIALIZED (
 log AS (
   SELECT l.*, ${retain ? `CASE WHEN ${isPending} THEN 'ready' ELSE 'published' END` : `'ready'`} AS state
   FROM ${log} AS l JOIN last ON last.partition = l.partition
-  WHERE l.seq > ${from}${retain ? '' : ` AND ${isPending}`} AND NOT EXISTS (SELECT FROM ${taken} AS t WHERE t.seq = l.seq)
+  WHERE l.seq > ${from} AND ${retain ? isOnlyHere : isPending} AND NOT EXISTS (SELECT FROM ${taken} AS t WHERE t.seq = l.seq)
 )`
 }
 

@@ -6,7 +6,8 @@ import { lastSeqSql, recordColumns, writtenLeafSql } from './log-sql.ts'
 type InTransaction = <T>(work: (run: RunStatement) => Promise<T>) => Promise<T>
 
 /**
- * Finds out whether the log was restored from a dump, by the identity of the server and the database that it was written on: xids of another server mean nothing here. Then records
+ * Finds out whether the log was restored from a dump, by the identity of the server and the database that it was written on, and by cursors from the
+ * future: xids of another server mean nothing here. Then records
  * that may not be published yet are moved to the outbox table, and the log starts anew.
  */
 export function openLog(inTransaction: InTransaction, tables: Tables): Promise<{ readonly lastSeq: string; readonly restored: boolean }> {
@@ -18,8 +19,8 @@ export function openLog(inTransaction: InTransaction, tables: Tables): Promise<{
       [identity],
     )
     const isOurs = async () => {
-      const { rows } = await run(`SELECT value FROM ${notes} WHERE kind = 'log' AND name = 'identity'`)
-      return isSame(String(rows[0]?.['value']), identity)
+      const { rows } = await run(`SELECT value, ${hasLaterSql(tables)} AS later FROM ${notes} WHERE kind = 'log' AND name = 'identity'`)
+      return rows[0]?.['later'] === false && isSame(String(rows[0]['value']), identity)
     }
     let restored = false
     if (!(await isOurs())) {
@@ -31,6 +32,14 @@ export function openLog(inTransaction: InTransaction, tables: Tables): Promise<{
     const { rows } = await run(`SELECT ${lastSeqSql(outbox)}::text AS last_seq`)
     return { lastSeq: String(rows[0]?.['last_seq']), restored }
   })
+}
+
+/**
+ * Whether a cursor has seen transactions that this server has not begun yet. Two new servers may have the same identity, if nothing but the number of the database is known: then
+ * everything that is stored here would count as published.
+ */
+function hasLaterSql({ cursors }: Tables): string {
+  return `EXISTS (SELECT FROM ${cursors} WHERE kind = 'd' AND pg_snapshot_xmax(snapshot) > pg_snapshot_xmax(pg_current_snapshot()))`
 }
 
 /** A role that may not ask for the server knows only the number of the database. */

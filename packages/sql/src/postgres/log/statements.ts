@@ -16,13 +16,16 @@ import { type RotationOptions, rotateLog } from './rotation.ts'
 /** Milliseconds for which published records are kept with `retain`. */
 const keepPublished = 24 * 60 * 60 * 1000
 
-/** One statement per call, except for `open`, `cursors` and `rotate`. */
+/** One statement per call, except for those that run in `inTransaction`. */
 export function postgresLog({ driver, tables, retain }: OwnershipPort, rotation: RotationOptions = {}): LogStatements {
   const run: RunStatement = (sql, parameters = []) => driver.run(driver.pool, sql, parameters)
   // A statement after LOCK TABLE must see what was committed before.
   const settings = transactionSettings({ isolation: 'read committed' })
   const inTransaction = <T>(work: (run: RunStatement) => Promise<T>) =>
     driver.transaction(settings, (session) => work(session.run), rootContext().signal)
+  // They keep the member registered until they have ended.
+  const awaitStatements = (inside: RunStatement, member: string) =>
+    inside(`SELECT FROM ${tables.relays} WHERE member = $1::uuid FOR UPDATE`, [member])
   return {
     open: () => openLog(inTransaction, tables),
 
@@ -34,18 +37,20 @@ export function postgresLog({ driver, tables, retain }: OwnershipPort, rotation:
 
     async takeOver(fence, last) {
       const { sql, parameters } = takeOverSql(tables, fence, last)
-      return (await run(sql, parameters)).rows.length === 1
+      return generationOf(await run(sql, parameters))
     },
 
     async note(member, seqs) {
-      const { cursors, taken, meta } = tables
-      const sql = `WITH async AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)),
+      const { cursors, taken, meta, relays } = tables
+      const sql = `WITH me AS MATERIALIZED (
+  SELECT set_config('synchronous_commit', 'off', true) FROM ${relays} WHERE member = $1::uuid AND alive_until > clock_timestamp() FOR KEY SHARE
+),
 noted AS (
-  INSERT INTO ${cursors} (leaf, kind, member, open) SELECT ${writtenLeafSql(meta)}, 'r', $1::uuid, $2::bigint[] FROM async RETURNING generation
+  INSERT INTO ${cursors} (leaf, kind, member, open) SELECT ${writtenLeafSql(meta)}, 'r', $1::uuid, $2::bigint[] FROM me RETURNING generation
 )
 SELECT generation::text AS noted, (SELECT array_agg(seq)::text FROM ${taken} WHERE seq = ANY($2::bigint[])) AS taken FROM noted`
       const [row] = (await run(sql, [member, numberArray(seqs)])).rows
-      return { noted: String(row?.['noted']), taken: numbersOf(row?.['taken']) }
+      return row && { noted: String(row['noted']), taken: numbersOf(row['taken']) }
     },
 
     async read(options) {
@@ -87,11 +92,35 @@ SELECT generation::text AS noted, (SELECT array_agg(seq)::text FROM ${taken} WHE
 
     async write(fence, cursor, moves) {
       const { sql, parameters } = writeSql(tables, fence, cursor, moves)
-      return (await run(sql, parameters)).rows.length === 1
+      return generationOf(await run(sql, parameters))
     },
+
+    movedSince: (member, noted) =>
+      inTransaction(async (inside) => {
+        await awaitStatements(inside, member)
+        const moved = `SELECT coalesce(max(r.generation), $2::bigint)::text AS noted, array_agg(moved.seq)::text AS moved
+FROM ${tables.cursors} AS r CROSS JOIN unnest(r.done) AS moved(seq) WHERE r.kind = 'r' AND r.generation > $2::bigint AND r.member = $1::uuid`
+        const [row] = (await inside(moved, [member, noted])).rows
+        return { noted: String(row?.['noted']), moved: numbersOf(row?.['moved']) }
+      }),
+
+    lastGeneration: (member, partition) =>
+      inTransaction(async (inside) => {
+        await awaitStatements(inside, member)
+        const last = `SELECT c.generation::text AS last FROM ${tables.cursors} AS c WHERE c.kind = 'd' AND get_bit(c.partitions, $1::integer) = 1
+ORDER BY c.generation DESC LIMIT 1`
+        const { rows } = await inside(last, [partition])
+        return String(rows[0]?.['last'] ?? '0')
+      }),
 
     rotate: () => rotateLog(inTransaction, tables, { keep: retain ? keepPublished : 0, ...rotation }),
   }
+}
+
+/** The generation of the cursor that a statement has written. */
+function generationOf({ rows }: Awaited<ReturnType<RunStatement>>): string | undefined {
+  const [row] = rows
+  return row && String(row['written'])
 }
 
 interface LogStatement {
@@ -126,7 +155,8 @@ function positionAfter(
 /** Reads a chunk, and moves what cannot be given, which it writes down: it must not be read again. */
 function readSql(tables: Tables, options: LogReadOptions): LogStatement {
   const { outbox, log, relays, cursors, taken, meta } = tables
-  const { partitions, position, until = position.range?.until, destinations, except, behindParked, maxBytes } = options
+  const { position, until = position.range?.until, except, behindParked, maxBytes } = options
+  const partitions = [...options.epochs.keys()]
   const parameters: unknown[] = []
   const bind = bindTo(parameters)
   const member = bind(options.member, 'uuid')
@@ -148,7 +178,6 @@ function readSql(tables: Tables, options: LogReadOptions): LogStatement {
     'o.destination = l.destination AND o.partition = l.partition AND o.ordering_key = l.ordering_key AND o.ordering_key IS NOT NULL'
   const moves = [
     ...(except.length > 0 ? [`l.destination = ANY(${bind([...except], 'text[]')})`] : []),
-    ...(destinations === undefined ? [] : [`NOT l.destination = ANY(${bind([...destinations], 'text[]')})`]),
     `l.ordering_key IS NOT NULL AND EXISTS (SELECT FROM ${outbox} AS o WHERE ${ofKey} AND o.state IN ('ready', 'waiting'))`,
     ...(behindParked === 'given'
       ? []
@@ -163,6 +192,8 @@ function readSql(tables: Tables, options: LogReadOptions): LogStatement {
   const sql = `WITH me AS MATERIALIZED (
   SELECT (extract(epoch FROM r.alive_until - clock_timestamp()) * 1000)::float8 AS remaining, set_config('synchronous_commit', 'off', true)
   FROM ${relays} AS r WHERE r.member = ${member} AND r.alive_until > clock_timestamp()
+    AND EXISTS (SELECT FROM ${ownedSql(tables, options, bind)})
+  FOR KEY SHARE OF r
 ),
 chunk AS MATERIALIZED (${rows}),
 fitting AS MATERIALIZED (${fitting}),
@@ -199,14 +230,28 @@ FROM sorted AS l WHERE NOT l.moves AND NOT l.taken`
   return { sql, parameters }
 }
 
-/** Whether the live member owns all partitions with these epochs: one row, or none. */
-function fencedSql({ relays, partitions }: Tables, { member, epochs }: LogFence, bind: BindParameter): string {
-  const name = bind(member, 'uuid')
-  return `fenced AS MATERIALIZED (
-  SELECT FROM ${partitions} AS p
-  JOIN unnest(${bind(numberArray([...epochs.keys()]), 'smallint[]')}, ${bind(numberArray([...epochs.values()]), 'bigint[]')}) AS fence(partition, epoch) USING (partition, epoch)
-  WHERE p.owner = ${name} AND EXISTS (SELECT FROM ${relays} AS r WHERE r.member = ${name} AND r.alive_until > clock_timestamp())
-  HAVING count(*) = ${epochs.size}
+/** One row if the member owns all of these partitions with these epochs, otherwise none. */
+function ownedSql({ partitions }: Tables, { member, epochs }: Pick<LogFence, 'member' | 'epochs'>, bind: BindParameter): string {
+  const columns = [bind(numberArray([...epochs.keys()]), 'smallint[]'), bind(numberArray([...epochs.values()]), 'bigint[]')]
+  return `(
+    SELECT FROM ${partitions} AS p JOIN unnest(${columns.join(', ')}) AS fence(partition, epoch) USING (partition, epoch)
+    WHERE p.owner = ${bind(member, 'uuid')} HAVING count(*) = ${epochs.size}
+  ) AS owned`
+}
+
+/**
+ * `fenced`: one row if the change may be made, otherwise none. The lock keeps the member registered until the commit: only then may others take its partitions over, and their statements
+ * see this one. Its lease does not matter: while it is registered, nobody has taken anything over.
+ */
+function fencedSql(tables: Tables, fence: LogFence, bind: BindParameter): string {
+  const { relays, cursors } = tables
+  const [partition = 0] = fence.epochs.keys()
+  return `me AS MATERIALIZED (SELECT FROM ${relays} AS r WHERE r.member = ${bind(fence.member, 'uuid')} FOR KEY SHARE),
+fenced AS MATERIALIZED (
+  SELECT FROM me CROSS JOIN ${ownedSql(tables, fence, bind)}
+  WHERE NOT EXISTS (
+    SELECT FROM ${cursors} AS c WHERE c.kind = 'd' AND c.generation > ${bind(fence.generation, 'bigint')} AND get_bit(c.partitions, ${bind(partition, 'integer')}) = 1
+  )
 )`
 }
 
@@ -253,13 +298,13 @@ function writeSql(tables: Tables, fence: LogFence, cursor: LogCursor, moves: rea
 )`)
   }
   parts.push(`written AS (${insertCursorSql(tables, fence, cursor, bind)})`)
-  return { sql: `WITH ${parts.join(',\n')}\nSELECT 1 AS written FROM written`, parameters }
+  return { sql: `WITH ${parts.join(',\n')}\nSELECT generation::text AS written FROM written`, parameters }
 }
 
 /** Needs `fenced`. */
 function insertCursorSql(
   { cursors, meta }: Tables,
-  { member, epochs }: LogFence,
+  { member, epochs }: Pick<LogFence, 'member' | 'epochs'>,
   { position, open, done, noted }: LogCursor,
   bind: BindParameter,
 ): string {
@@ -268,7 +313,7 @@ function insertCursorSql(
   SELECT ${writtenLeafSql(meta)}, 'd', ${bind(bitsOf([...epochs.keys()]), `bit(${partitionCount})`)}, ${bind(snapshot, 'pg_snapshot')}, ${bind(floor, 'bigint')},
     ${bind(range?.until ?? null, 'pg_snapshot')}, ${bind(range?.floor ?? null, 'bigint')}, ${bind(range?.seq ?? null, 'bigint')},
     ${bind(numberArray(open), 'bigint[]')}, ${bind(numberArray(done), 'bigint[]')}, ${bind(noted ?? null, 'bigint')}, ${bind(member, 'uuid')}
-  FROM fenced RETURNING 1`
+  FROM fenced RETURNING generation`
 }
 
 /** Moves what was given and is not done, and what is open. */
@@ -289,7 +334,7 @@ moved AS (
   ON CONFLICT DO NOTHING
 ),
 written AS (${insertCursorSql(tables, fence, { position, open: [], done: [...done, ...given], noted: undefined }, bind)})
-SELECT 1 AS written FROM written`
+SELECT generation::text AS written FROM written`
   return { sql, parameters }
 }
 
@@ -299,7 +344,7 @@ SELECT 1 AS written FROM written`
  */
 function lastCursorsSql({ cursors }: Tables, partitions: string): string {
   const notes = `(SELECT open, done FROM ${cursors} WHERE kind = 'r' AND generation >= coalesce(d.noted, d.generation) AND member = d.member) AS r`
-  return `SELECT d.partitions::text AS partitions, d.snapshot::text AS snapshot, d.floor::text AS floor, d.until::text AS until, d.until_floor::text AS until_floor,
+  return `SELECT d.partitions::text AS partitions, d.generation::text AS generation, d.snapshot::text AS snapshot, d.floor::text AS floor, d.until::text AS until, d.until_floor::text AS until_floor,
   d.seq::text AS seq, d.open::text AS open, d.done::text AS done, since.given::text AS given, since.moved::text AS moved
 FROM (
   SELECT array_agg(p.partition) AS partitions, c.generation, c.snapshot::text AS snapshot, c.floor, c.until::text AS until, c.until_floor, c.seq, c.open, c.done, c.noted, c.member
@@ -319,6 +364,7 @@ FROM (
 function lastCursorOf(row: Row): LastCursor {
   return {
     partitions: numbersOf(row['partitions']).map(Number),
+    generation: String(row['generation'] ?? '0'),
     cursor: {
       position: positionOf(row),
       open: numbersOf(row['open']),

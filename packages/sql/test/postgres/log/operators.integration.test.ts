@@ -152,6 +152,31 @@ describe("the operators' functions in log mode", () => {
     expect((await store.readAppended(client)).map(({ message }) => message.id)).toEqual(['l1', 'later', 't1', 'l2'])
   })
 
+  it('do not take a retained record for published that was moved to the outbox table, or discarded there', async () => {
+    await using world = await openPg()
+    const store = logged(world.database, { retain: true })
+    await append(world, record('waiting'), record('parked'), record('discarded'), record('published'))
+    const claimed = await store.claim({ limit: 10, lease })
+    await store.settle(
+      claimed.map((one) => {
+        const { id, token } = one
+        if (one.message.id === 'published') return published(one)
+        if (one.message.id === 'waiting') return { id, token, result: 'failed', error: 'busy', retryAfter: lease }
+        return { id, token, result: 'parked', error: 'bad' }
+      }),
+    )
+    expect(await store.discard([await seqOf(store, 'discarded')], 'not needed')).toBe(1)
+    expect(await listed(store, {}, 100)).toEqual([
+      ['waiting', 'waiting'],
+      ['parked', 'parked'],
+      ['published', 'published'],
+    ])
+    expect(await listed(store, { state: 'published' })).toEqual([['published', 'published']])
+    expect((await store.stats()).destinations).toMatchObject([{ waiting: 1, parked: 1, published: 1 }])
+    expect(await store.rearm({ filter: { type: 'order.placed' } }, {}, { state: 'published' })).toBe(1)
+    expect(await drain(store)).toEqual(['published'])
+  })
+
   it('list published records and re-arm them if they are retained, until they are deleted', async () => {
     await using world = await openPg()
     const store = logged(world.database, { retain: true })

@@ -5,7 +5,7 @@ import { append, drain, expireRelays, logged, ringOf, rotate } from '../support/
 import { idsOf, keyed, lease, published, record } from '../support/ordered-store.ts'
 
 /** What a dump of this database contains after it was restored on another server, whose next transaction id is so much lower or higher. */
-async function restore(world: World, difference: string): Promise<void> {
+async function restore(world: World, difference: string, identity = 'another server/1'): Promise<void> {
   const moved = (xid: string) => `(${xid}::text::numeric + ${difference})::text`
   const movedSnapshot = (column: string) =>
     `concat_ws(':', ${moved(`pg_snapshot_xmin(${column})`)}, ${moved(`pg_snapshot_xmax(${column})`)},
@@ -13,7 +13,7 @@ async function restore(world: World, difference: string): Promise<void> {
   await world.query(`UPDATE ackord_log SET xid = ${moved('xid')}::xid8`)
   await world.query(`UPDATE ackord_cursors SET snapshot = ${movedSnapshot('snapshot')} WHERE snapshot IS NOT NULL`)
   await world.query(`UPDATE ackord_cursors SET until = ${movedSnapshot('until')} WHERE until IS NOT NULL`)
-  await world.query(`UPDATE ackord_notes SET value = 'another server/1' WHERE kind = 'log' AND name = 'identity'`)
+  await world.query(`UPDATE ackord_notes SET value = $1 WHERE kind = 'log' AND name = 'identity'`, [identity])
   await expireRelays(world)
 }
 
@@ -64,6 +64,20 @@ describe('a log that was restored from a dump', () => {
     expect(ids).toContain('b1')
     expect(ids).toContain('c1')
     expect(ids).not.toContain('a1')
+  })
+
+  it('is recognised by transaction ids in the future, if the identity of the server is the same or unknown', async () => {
+    await using world = await openPg()
+    await append(world, record('a1'))
+    expect(await drain(logged(world.database))).toEqual(['a1'])
+    await append(world, record('a2'))
+    const [row] = await world.query(`SELECT concat('/', oid) AS identity FROM pg_database WHERE datname = current_database()`)
+    await restore(world, '1000000000', String(row?.['identity']))
+    await append(world, record('b1'))
+    const store = logged(world.database)
+    expect((await drain(store)).toSorted()).toEqual(['a2', 'b1'])
+    await append(world, record('c1'))
+    expect(await drain(store)).toEqual(['c1'])
   })
 
   it('is moved once, when several relays start', async () => {

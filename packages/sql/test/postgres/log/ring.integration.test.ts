@@ -1,5 +1,5 @@
 import { rootContext, silentLogger } from '@ackord/core'
-import type { PoolClient } from 'pg'
+import type { Pool, PoolClient } from 'pg'
 import { describe, expect, it } from 'vitest'
 import type { RunStatement } from '../../../src/contract/driver.ts'
 import { fromPg } from '../../../src/postgres/index.ts'
@@ -278,27 +278,44 @@ describe('the leaves of the log', () => {
     expect(await drain(logged(world.database))).toEqual([])
   })
 
-  it('lose no cursor to a relay whose connections are REPEATABLE READ, and which reads them during a truncation', async () => {
-    await using world = await openPg()
-    await append(world, record('a1'))
-    expect(await drain(logged(world.database))).toEqual(['a1'])
-    await rotate(world)
-    const pool = world.createPool({ max: 1 })
-    await using _ended = { [Symbol.asyncDispose]: () => pool.end() }
-    const database = fromPg(pool, { schema: world.schema, logger: silentLogger })
-    await pool.query(`SET default_transaction_isolation = 'repeatable read'`)
-    await using session = await openSession(world)
-    const { client } = session
-    await client.query('BEGIN; LOCK TABLE ackord_log_0, ackord_cursors_0 IN ACCESS EXCLUSIVE MODE')
-    const reading = logStatements({ database }).cursors([0, 255])
-    await expect
-      .poll(() => world.query(`SELECT FROM pg_locks WHERE NOT granted AND relation = '${world.schema}.ackord_cursors_0'::regclass`))
-      .toHaveLength(1)
-    const columns = 'generation, kind, member, partitions, snapshot, floor, until, until_floor, seq, open, done, noted'
-    await client.query(`INSERT INTO ackord_cursors (leaf, ${columns}) SELECT 1, ${columns} FROM ackord_cursors_0`)
-    await client.query('TRUNCATE ackord_log_0, ackord_cursors_0; COMMIT')
-    expect((await reading).map(({ cursor }) => cursor.position.floor)).toEqual([expect.stringMatching(/^[1-9]/)])
-  })
+  it.each([
+    [
+      'a relay',
+      async (database: ReturnType<typeof fromPg<Pool>>) =>
+        (await logStatements({ database }).cursors([0, 255])).map(({ cursor }) => cursor.position.floor),
+      [expect.stringMatching(/^[1-9]/)],
+    ],
+    [
+      'an operator',
+      async (database: ReturnType<typeof fromPg<Pool>>) =>
+        (await logged(database).list({}, { limit: 10 })).records.map(({ message }) => message.id),
+      ['b1'],
+    ],
+  ] as const)(
+    'lose no cursor to %s whose connections are REPEATABLE READ, and which reads them during a truncation',
+    async (_, read, expected) => {
+      await using world = await openPg()
+      await append(world, record('a1'))
+      expect(await drain(logged(world.database))).toEqual(['a1'])
+      await rotate(world)
+      await append(world, record('b1'))
+      const pool = world.createPool({ max: 1 })
+      await using _ended = { [Symbol.asyncDispose]: () => pool.end() }
+      const database = fromPg(pool, { schema: world.schema, logger: silentLogger })
+      await pool.query(`SET default_transaction_isolation = 'repeatable read'`)
+      await using session = await openSession(world)
+      const { client } = session
+      await client.query('BEGIN; LOCK TABLE ackord_cursors_0 IN ACCESS EXCLUSIVE MODE')
+      const reading = read(database)
+      await expect
+        .poll(() => world.query(`SELECT FROM pg_locks WHERE NOT granted AND relation = '${world.schema}.ackord_cursors_0'::regclass`))
+        .toHaveLength(1)
+      const columns = 'generation, kind, member, partitions, snapshot, floor, until, until_floor, seq, open, done, noted'
+      await client.query(`INSERT INTO ackord_cursors (leaf, ${columns}) SELECT 1, ${columns} FROM ackord_cursors_0`)
+      await client.query('TRUNCATE ackord_cursors_0; COMMIT')
+      expect(await reading).toEqual(expected)
+    },
+  )
 
   it('keep the note of a record in flight, although the cursor was written later and elsewhere', async () => {
     await using world = await openPg()

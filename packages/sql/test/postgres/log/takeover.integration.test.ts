@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { openPg, type World } from '../../support/world.ts'
-import { append, drain, expireRelays, logged } from '../support/log-store.ts'
-import { idsOf, keyed, lease, published, record } from '../support/ordered-store.ts'
+import { append, drain, expireRelays, logged, makeDue, openSession } from '../support/log-store.ts'
+import { failed, idsOf, keyed, lease, published, record } from '../support/ordered-store.ts'
 
 const records = [
   record('r1'),
@@ -82,6 +82,36 @@ describe('a relay that takes over from a dead one', () => {
     expect(await drain(next)).toEqual([])
     await expireRelays(world)
     expect(await drain(logged(world.database))).toEqual([])
+  })
+
+  it('does not publish a record again that was committed late, and moved and published while earlier reads were open', async () => {
+    await using world = await openPg()
+    const store = logged(world.database)
+    await append(world, keyed('late', 'l0'))
+    await store.settle((await store.claim({ limit: 1, lease })).map(failed))
+    await using session = await openSession(world)
+    await session.client.query('BEGIN')
+    await store.append(session.client as never, [keyed('late', 'l1')])
+    await append(world, ...Array.from({ length: 30 }, (_, index) => record(`r${index}`)))
+    const seen: (string | undefined)[] = []
+    const publishOne = async () => {
+      const claimed = await store.claim({ limit: 1, lease })
+      await store.settle(claimed.map(published))
+      seen.push(...idsOf(claimed))
+    }
+    // Reads the others, which wait in memory.
+    await publishOne()
+    await session.client.query('COMMIT')
+    // Reads the late one, whose key has a record in the table.
+    await publishOne()
+    expect(await world.outbox()).toBe(2)
+    await makeDue(world)
+    while (!seen.includes('l1')) await publishOne()
+    await publishOne()
+    await expireRelays(world)
+    const rest = await drain(logged(world.database))
+    expect([...seen, ...rest].toSorted()).toEqual([...new Set([...seen, ...rest])].toSorted())
+    expect([...seen, ...rest]).toHaveLength(32)
   })
 
   it('counts one attempt per dead relay', async () => {

@@ -1,11 +1,15 @@
-import { silentLogger } from '@ackord/core'
+import { type Runtime, silentLogger, systemRuntime } from '@ackord/core'
 import type { ClaimedRecord, NewOutboxRecord } from '@ackord/outbox'
 import type { PoolClient } from 'pg'
 import { expect } from 'vitest'
 import type { LogStatements } from '../../../src/contract/log-statements.ts'
+import type { OwnershipPort } from '../../../src/contract/store-dialect.ts'
 import { type Database, type SqlOutbox, type SqlOutboxOptions, sqlOutbox } from '../../../src/index.ts'
+import { type OrderedClaims, orderedClaims } from '../../../src/ordering/ordered-claims.ts'
 import type { RotationOptions } from '../../../src/postgres/log/rotation.ts'
 import { postgresLog } from '../../../src/postgres/log/statements.ts'
+import { postgresOwnership } from '../../../src/postgres/ordering/ownership.ts'
+import { partitionCount } from '../../../src/records/outbox-row.ts'
 import { portOf } from '../../../src/transaction/database.ts'
 import type { World } from '../../support/world.ts'
 import { idsOf, lease, published } from './ordered-store.ts'
@@ -19,9 +23,13 @@ export function logStatements<Handle>(
   { database }: { readonly database: Database<Handle> },
   rotation: RotationOptions = {},
 ): LogStatements {
+  return postgresLog(logPort(database), rotation)
+}
+
+function logPort<Handle>(database: Database<Handle>): OwnershipPort {
   const { driver, tables } = portOf(database)
   const all = tables({})
-  return postgresLog({ driver: driver as never, table: all.outbox, tables: all, retain: false, keepsFailures: async () => true }, rotation)
+  return { driver: driver as never, table: all.outbox, tables: all, retain: false, keepsFailures: async () => true }
 }
 
 /** Rotates the log. By default, a leaf that has records is left. Waits for the rotation that a relay may just be doing. */
@@ -78,4 +86,42 @@ export async function ringOf(world: World): Promise<{ readonly written: number; 
 /** Ends the leases of all relays, as if they had died long ago. */
 export async function expireRelays(world: World): Promise<void> {
   await world.query(`UPDATE ackord_relays SET alive_until = clock_timestamp() - interval '1 second'`)
+}
+
+/** The claims of a relay, some of whose statements are replaced. */
+export function claimsWith<Handle>(
+  { database }: { readonly database: Database<Handle> },
+  replace: (statements: LogStatements) => Partial<LogStatements>,
+  runtime: Runtime = systemRuntime,
+): OrderedClaims {
+  const port = logPort(database)
+  const statements = postgresLog(port)
+  return orderedClaims(postgresOwnership(port), { runtime, logger: silentLogger, log: { ...statements, ...replace(statements) } })
+}
+
+/** Claims with two relays in turn, until each of them has its share of the partitions. */
+export async function shareOut(...relays: readonly Pick<OrderedClaims, 'claim' | 'ownedPartitions'>[]): Promise<void> {
+  const share = partitionCount / relays.length
+  while (relays.some((relay) => relay.ownedPartitions() !== share)) {
+    for (const relay of relays) expect(await relay.claim({ limit: 1, lease })).toEqual([])
+  }
+}
+
+/** Publishes everything that these relays can claim, in turns. Resolves to the ids, in the order of the claims. */
+export async function drainAll(...relays: readonly Pick<OrderedClaims, 'claim' | 'settle'>[]): Promise<(string | undefined)[]> {
+  const ids: (string | undefined)[] = []
+  for (let empty = 0; empty < 2 * relays.length; ) {
+    for (const relay of relays) {
+      const claimed = await relay.claim({ limit: 1000, lease })
+      empty = claimed.length === 0 ? empty + 1 : 0
+      await relay.settle(claimed.map(published))
+      ids.push(...idsOf(claimed))
+    }
+  }
+  return ids
+}
+
+/** Makes all retries due. */
+export async function makeDue(world: World): Promise<void> {
+  await world.query(`UPDATE ackord_outbox SET available_at = clock_timestamp() - interval '1 second' WHERE state = 'waiting'`)
 }

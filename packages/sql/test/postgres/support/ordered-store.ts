@@ -31,6 +31,11 @@ export function published({ id, token }: ClaimedRecord): Outcome {
   return { id, token, result: 'published' }
 }
 
+/** An outcome after which the record is tried again in ten minutes. */
+export function failed({ id, token }: ClaimedRecord): Outcome {
+  return { id, token, result: 'failed', error: 'busy', retryAfter: 600_000 }
+}
+
 /** A runtime whose clock is off by `by` milliseconds. */
 export function skewed(by: number): Runtime {
   return { ...systemRuntime, now: () => Date.now() + by }
