@@ -74,7 +74,7 @@ export interface LogReadOptions extends Pick<OwnedClaimOptions, 'limit' | 'maxBy
   readonly floor: string
 }
 
-export interface LogNote {
+interface LogNote {
   readonly noted: string
   readonly taken: readonly string[]
 }
