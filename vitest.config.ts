@@ -3,6 +3,7 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node'
 import { kafkaHome } from './scripts/servers/kafka-distribution.mjs'
 import { isRealKafka } from './scripts/servers/kafka-protocol.mjs'
 import { isProof } from './scripts/test-depth.mjs'
+import { documentTests, matrixTests, proofTests } from './scripts/test-selection.mjs'
 
 // vitest hands these to Node. Not `import`: CommonJS packages would then get the ESM form of what they require. Not `module`: that form is for bundlers, and Node cannot
 // load it in @opentelemetry/api.
@@ -17,37 +18,6 @@ class SlowFirst extends BaseSequencer {
     return (await super.sort(files)).toSorted((one, other) => rank(one) - rank(other))
   }
 }
-
-/** Tests of what users read and copy: they compile and run whole programs. `make test-docs` runs them, with vitest.docs.config.ts. */
-export const documentTests = [
-  'scripts/test/{readme,docs-code}.test.ts',
-  'scripts/test/docs-run.integration.test.ts',
-  'packages/create-ackord/test/project/generated-code.test.ts',
-  'examples/*/test/**/*.test.ts',
-]
-
-/**
- * The same tests in every other combination: each ORM and client beyond the first, the demo on every store and broker, each HTTP server killed on each store, AMQP 1.0. `make
- * test-matrix` runs them, with vitest.matrix.config.ts, and so does `make proof`.
- */
-export const matrixTests = [
-  'packages/sql/test/postgres/orm/{knex,kysely,mikro-orm,prisma,sequelize,typeorm}.integration.test.ts',
-  'packages/sql/test/mysql/orm/{knex,kysely,prisma,typeorm}.integration.test.ts',
-  'packages/sql/test/postgres/client/from-pg-native.integration.test.ts',
-  'packages/cli/test/demo/demo*.test.ts',
-  'packages/http/test/idempotency/crash.integration.test.ts',
-  // They need RabbitMQ 4, which is downloaded.
-  'packages/amqp/test/**/*.integration.test.ts',
-  'test/pipeline/amqp-pipeline.integration.test.ts',
-]
-
-/**
- * Only `make proof` runs these: crashes of services with inbox partitions, whose inbox statement `make test` covers without them, and crashes of services in log mode, which take minutes.
- */
-const proofTests = [
-  'packages/sql/test/inbox/partition-crashes.integration.test.ts',
-  'packages/sql/test/postgres/log/crash-points.integration.test.ts',
-]
 
 /** What only a real Kafka can show: the one that KAFKA_URL names, and brokers of its own from the distribution in KAFKA_HOME. `make test-kafka` runs them. */
 const realKafkaTests = [

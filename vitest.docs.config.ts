@@ -1,5 +1,6 @@
 import { defineConfig } from 'vitest/config'
-import base, { documentTests } from './vitest.config.ts'
+import { documentTests } from './scripts/test-selection.mjs'
+import base from './vitest.config.ts'
 
 export default defineConfig({
   ...base,

@@ -1,13 +1,13 @@
 // @ts-check
-// The runs that take too long for `make test`: the programs in proof/, then every test file that does more when ACKORD_PROOF is set, which are those that
-// import scripts/test-depth.mjs. The results are written to docs/guarantees.md; anything that was not run keeps its last result there.
+// The runs that take too long for `make test`: the programs in proof/, then the test files of `make test-matrix`, those that only a proof runs
+// (scripts/test-selection.mjs), and every file that does more when ACKORD_PROOF is set, which are those that import scripts/test-depth.mjs. The results are written to docs/guarantees.md; anything that was not run keeps its last result there.
 //
 //   npm run -s proof -- [NAME …] [--tests PART …] [--json]
 //
 // Names select programs and skip the tests; --tests selects the test files whose path contains this part, and skips the programs that are not
 // named. --json prints the figures as the last line.
 import { spawn, spawnSync } from 'node:child_process'
-import { mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { mkdirSync, readFileSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
@@ -15,6 +15,7 @@ import { addResults } from './guarantees.mjs'
 import { findTables } from './guarantees-results.mjs'
 import { tablesVariable } from './proof-reporter.mjs'
 import { serverVersions } from './server-versions.mjs'
+import { matrixTests, proofTests, testFiles } from './test-selection.mjs'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const options = /** @type {const} */ ({ json: { type: 'boolean', default: false }, tests: { type: 'string', multiple: true } })
@@ -77,7 +78,8 @@ function readsDepth(file, seen = new Set()) {
 
 /** @returns {{ code: number, text: string }} `text` is the output of the tests */
 function runTests() {
-  const files = testFiles().filter((file) => readsDepth(join(root, file)))
+  const others = new Set([...matrixTests, ...proofTests])
+  const files = testFiles.filter((file) => others.has(file) || readsDepth(join(root, file)))
   const chosen = files.filter((file) => values.tests?.some((part) => file.includes(part)) ?? true)
   if (chosen.length === 0) {
     say(`no test file that does more in a proof has ${values.tests?.join(' or ') ?? 'a name'}`)
@@ -103,15 +105,6 @@ function readPrinted(file) {
     say('vitest ended without telling what the tests printed')
     return ''
   }
-}
-
-function testFiles() {
-  const folders = ['test', 'proof/test', ...readdirSync(`${root}packages`).map((name) => `packages/${name}/test`)]
-  return folders.flatMap((folder) =>
-    readdirSync(root + folder, { recursive: true, encoding: 'utf8' })
-      .filter((file) => file.endsWith('.test.ts') && !file.includes('node_modules'))
-      .map((file) => `${folder}/${file}`),
-  )
 }
 
 /** @param {string} text */

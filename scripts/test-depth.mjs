@@ -1,6 +1,6 @@
 // @ts-check
-// The extent of the tests. `make test` runs every scenario on every database and broker with one client, and on the other clients what is specific to them;
-// `make proof` sets ACKORD_PROOF=1 and runs the rest as well. Only this file reads the variable: scripts/proof.mjs runs the test files
+// The extent of the tests. `make test` runs every scenario on every database and broker with one client, and `make test-matrix` on the other clients what is specific to
+// them; `make proof` sets ACKORD_PROOF=1 and runs the rest as well. Only this file reads the variable: scripts/proof.mjs runs the test files
 // that import it, directly or through another test module.
 
 /** Whether to run everything that tests can run, however long it takes. */

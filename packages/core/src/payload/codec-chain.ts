@@ -27,8 +27,8 @@ interface Encoded {
 }
 
 /**
- * What made these bytes. A message may pass two writers with the same codecs, such as an outbox middleware and `append()` of its outbox, and must be encoded once.
- * By the bytes, because a copy of a message with further attributes, such as those of a trace, has the same.
+ * The codecs that encoded these bytes. A message may pass two writers with the same codecs, such as an outbox middleware and `append()` of its outbox, and must be encoded
+ * once. The key is the bytes, because a copy of a message with further attributes, such as those of a trace, has the same.
  */
 const encodedAs = new WeakMap<Uint8Array, Encoded>()
 

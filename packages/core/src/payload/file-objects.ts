@@ -57,7 +57,7 @@ export function fileObjects(directory: string): ObjectStore {
       signal.throwIfAborted()
       const handle = await openToRead(path)
       if (handle === undefined) {
-        // Without its directory the store knows nothing about its objects: a volume may not be mounted.
+        // If the directory is missing, the store cannot say which objects exist: a volume may not be mounted.
         await access(root)
         return undefined
       }

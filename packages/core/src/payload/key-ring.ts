@@ -13,7 +13,7 @@ export interface KeyRing {
   /** The id of the key for new messages. Another id from one message to the next is a rotation. */
   readonly current: string
   /**
-   * The key with this id. The id comes from a message, and so from everyone who can write to the broker. Rejects if the key cannot be found out at the moment: the
+   * The key with this id. The id comes from a message, and so from everyone who can write to the broker. Rejects if the key is temporarily unavailable: the
    * message is then retried. A message whose key is unknown or forgotten is rejected.
    */
   get(keyId: string, options: CodecCallOptions): KeyAnswer | Promise<KeyAnswer>

@@ -9,7 +9,7 @@ import { findNamed, type Route, type Services, withClientInput } from './route.t
 export function inspectionRoutes({ inboxes, doctor }: Services): readonly Route[] {
   let checking: Promise<readonly DoctorCheck[]> | undefined
 
-  /** Whoever asks while the checks run gets their result. */
+  /** Requests that arrive while the checks run share their result. */
   async function runDoctor(): Promise<readonly DoctorCheck[]> {
     if (doctor === undefined) throw conflict('unsupported', "There are no checks: the dashboard was created without the option 'doctor'.")
     checking ??= Promise.resolve(doctor()).finally(() => {

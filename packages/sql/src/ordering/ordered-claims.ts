@@ -7,7 +7,7 @@ import type { InFlightRow, KeyStatements, OwnedClaimOptions, OwnedOutcome, Owner
 import { LogReader, logState } from '../log/log-reader.ts'
 import { LogRotation } from '../log/log-rotation.ts'
 import { bytesOf, withContents } from '../records/claim-bytes.ts'
-import { compareSeq, readClaimed, settleOutcomes } from '../records/claimed-record.ts'
+import { byClaimId, compareSeq, readClaimed, settleOutcomes } from '../records/claimed-record.ts'
 import type { Row } from '../records/row.ts'
 import { type InFlightRecord, InFlightRecords } from './in-flight-records.ts'
 import { KeyReader } from './key-reader.ts'
@@ -135,7 +135,7 @@ export function orderedClaims(statements: OwnershipStatements, options: OrderedC
     const { records, full } = claimed
     busy = full || records.length === limit
     idle = records.length === 0
-    return records.filter((record) => inFlightRecords.find(record) !== undefined).sort(bySeq)
+    return records.filter((record) => inFlightRecords.find(record) !== undefined).sort(byClaimId)
   }
 
   /** Again if partitions were acquired meanwhile. Their log is read before their rows in the table: the earlier records of a key may be there. */
@@ -520,10 +520,6 @@ function hasKeyStatements(statements: OwnershipStatements): statements is Owners
 /** Whether this is a row of the outbox table with a key. */
 function isKeyed<Held extends InFlightRow>(row: Held): row is Held & { readonly key: string } {
   return row.key !== undefined && row.state !== logState
-}
-
-function bySeq(one: Claim, other: Claim): number {
-  return compareSeq(one.id, other.id)
 }
 
 function keyNameOf({ seq, destination, key }: InFlightRecord): string {

@@ -175,14 +175,14 @@ function inTurn(candidates: readonly CandidateLists[], limit: number): readonly 
  */
 async function contentsOf(reads: OwnedReads, found: readonly ChosenRow[], options: OwnedClaimOptions): Promise<readonly Row[]> {
   if (found.length === 0) return []
-  const read = bySeq(await reads.contents(found, inlineBytes(options.maxBytes, options.limit)))
+  const read = indexBySeq(await reads.contents(found, inlineBytes(options.maxBytes, options.limit)))
   // A row that no longer exists was discarded by an operator.
   const existing = found.filter(({ seq }) => read.has(seq))
   const given = withinBytes(existing, options, ({ seq }) => Number(read.get(seq)?.['bytes']))
   return given.map(({ seq, turn, behind: parked }) => ({ ...read.get(seq), turn, behind: parked }))
 }
 
-function bySeq(rows: readonly Row[]): Map<string, Row> {
+function indexBySeq(rows: readonly Row[]): Map<string, Row> {
   return new Map(rows.map((row) => [String(row['seq']), row]))
 }
 

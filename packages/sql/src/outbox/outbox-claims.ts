@@ -3,7 +3,7 @@ import { checkCount, checkDuration } from '@ackord/core/internal'
 import type { Claim, ClaimedRecord, ClaimOptions, OutboxStore, Outcome } from '@ackord/outbox'
 import type { ClaimStatements } from '../contract/store-dialect.ts'
 import { bytesOf, withContents } from '../records/claim-bytes.ts'
-import { type ClaimedRowKey, compareSeq, readClaimed, settleOutcomes, toRowKeys, toToken } from '../records/claimed-record.ts'
+import { byClaimId, type ClaimedRowKey, compareSeq, readClaimed, settleOutcomes, toRowKeys, toToken } from '../records/claimed-record.ts'
 import type { Row } from '../records/row.ts'
 
 export interface OutboxClaimsOptions {
@@ -43,7 +43,7 @@ export function outboxClaims(
       else unreadable.push(claimed.unreadable)
     }
     if (unreadable.length > 0) await settle(unreadable)
-    return records.sort(bySeq)
+    return records.sort(byClaimId)
   }
 
   async function renew(claims: readonly Claim[], lease: number): Promise<readonly boolean[]> {
@@ -85,8 +85,4 @@ function mayHaveMore(rows: readonly Row[], limit: number): boolean {
 function rowKeysOf(claims: readonly Claim[]): readonly ClaimedRowKey[] {
   const rows = toRowKeys(claims).filter((row) => row !== undefined)
   return rows.sort((one, other) => compareSeq(one.seq, other.seq))
-}
-
-function bySeq(one: Claim, other: Claim): number {
-  return compareSeq(one.id, other.id)
 }

@@ -140,6 +140,11 @@ export function bySeq(one: { readonly seq: string }, other: { readonly seq: stri
   return compareSeq(one.seq, other.seq)
 }
 
+/** The order of claimed records, whose ids are the numbers of their rows. */
+export function byClaimId(one: Claim, other: Claim): number {
+  return compareSeq(one.id, other.id)
+}
+
 /** Compares numbers as strings, because they may exceed the precision of a JavaScript number. */
 export function compareSeq(one: string, other: string): number {
   return one.length - other.length || (one < other ? -1 : one > other ? 1 : 0)
