@@ -44,6 +44,7 @@ export interface AmqpModification {
 
 export interface AmqpSession {
   readonly error?: unknown
+  readonly local: { readonly channel: number }
   begin(): void
   close(): void
   remove(): void

@@ -1,5 +1,6 @@
 import type { Runtime } from '@ackord/core'
 import { abortable, answerTimeout, settledWithin } from '@ackord/core/internal'
+import { ChannelNumbers } from './channel-numbers.ts'
 import type { AmqpConnection, AmqpLink, AmqpSession } from './client.ts'
 import { type ConditionError, toConditionError } from './conditions.ts'
 import { whenLost } from './connection-watch.ts'
@@ -7,11 +8,14 @@ import { whenLost } from './connection-watch.ts'
 /** How many deliveries a session of rhea keeps track of. It forgets settled ones in their order only: none that came after an unsettled one. */
 export const sessionCapacity = 65_536
 
+/** Milliseconds within which the broker must attach a link. A broker that never answers must not keep a source or a publisher waiting for ever. */
+const attachTimeout = 10_000
+
 /**
  * A link in a session of its own: rhea stops a session whose first message has no credit, and brokers end a whole session for an error of one link.
  *
  *     attaching ─ the broker attaches it ─▶ open ─ close() ─▶ closed
- *     attaching, open ─ the broker refuses or detaches it, or ends the session; the connection is lost ─▶ lost
+ *     attaching, open ─ the broker refuses or detaches it, does not answer, or ends the session; the connection is lost ─▶ lost
  */
 export class OwnLink<Link extends AmqpLink> {
   readonly link: Link
@@ -36,7 +40,8 @@ export class OwnLink<Link extends AmqpLink> {
     this.#ended = new Promise((resolve) => {
       this.#onEnded = resolve
     })
-    const session = connection.create_session({ incoming: sessionCapacity, outgoing: sessionCapacity })
+    const channels = ChannelNumbers.of(connection)
+    const session = channels.createSession({ incoming: sessionCapacity, outgoing: sessionCapacity }, runtime.monotonic())
     this.#session = session
     this.#forget = whenLost(connection, (error) => {
       // Otherwise rhea would attach the link again by itself, without credit.
@@ -47,6 +52,7 @@ export class OwnLink<Link extends AmqpLink> {
     // rhea throws errors that have no listener.
     session.on('session_error', () => {})
     session.on('session_close', () => {
+      channels.ended(session, runtime.monotonic())
       this.#lose(toConditionError(session.error, 'the broker ended the session'))
       this.#forget()
       this.#onEnded()
@@ -59,8 +65,15 @@ export class OwnLink<Link extends AmqpLink> {
       this.#lose(toConditionError(link.error, 'the broker closed the link'))
       void this.close()
     })
+    const giveUp = () => {
+      this.#lose(toConditionError(undefined, `the broker did not attach the link within ${attachTimeout} ms`))
+      void this.close()
+    }
+    const unanswered = runtime.setTimeout(giveUp, attachTimeout, { keepAlive: false })
+    void this.lost.then(() => unanswered.cancel())
     this.#opened = new Promise((resolve) => {
       link.on(`${role}_open`, () => {
+        unanswered.cancel()
         // A link without its terminus is refused: the broker detaches it next, and says why.
         if (isTerminus(role === 'sender' ? link.target : link.source)) resolve()
       })
