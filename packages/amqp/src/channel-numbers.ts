@@ -40,8 +40,8 @@ export class ChannelNumbers {
     do {
       last = this.#connection.create_session(small)
       fillers.push(last)
-    } while (this.#endedAt.has(last.local.channel) && last.local.channel < maxNumber)
-    const chosen = this.#endedAt.has(last.local.channel) ? this.#longestResting(fillers) : last
+    } while (this.#endedAt.has(numberOf(last)) && numberOf(last) < maxNumber)
+    const chosen = this.#endedAt.has(numberOf(last)) ? this.#longestResting(fillers) : last
     chosen?.remove()
     const session = this.#connection.create_session(capacity)
     for (const filler of fillers) if (filler !== chosen) filler.remove()
@@ -49,19 +49,24 @@ export class ChannelNumbers {
   }
 
   ended(session: AmqpSession, now: number): void {
-    const { channel } = session.local
+    const number = numberOf(session)
     // Moves the number to the end of the map, which is in the order of the ends.
-    this.#endedAt.delete(channel)
-    this.#endedAt.set(channel, now)
+    this.#endedAt.delete(number)
+    this.#endedAt.set(number, now)
   }
 
   #longestResting(sessions: readonly AmqpSession[]): AmqpSession | undefined {
     for (const number of this.#endedAt.keys()) {
-      const session = sessions.find(({ local }) => local.channel === number)
+      const session = sessions.find((each) => numberOf(each) === number)
       if (session !== undefined) return session
     }
     return undefined
   }
+}
+
+/** rhea's types do not have it. */
+function numberOf(session: AmqpSession): number {
+  return (session as { readonly local?: { readonly channel?: number } }).local?.channel ?? Infinity
 }
 
 /** For sessions that never begin, and so need no room for deliveries. */

@@ -44,7 +44,6 @@ export interface AmqpModification {
 
 export interface AmqpSession {
   readonly error?: unknown
-  readonly local: { readonly channel: number }
   begin(): void
   close(): void
   remove(): void

@@ -7,10 +7,11 @@ import { amqpPublisher, amqpSource } from '../src/index.ts'
 import { type StandInBroker, startStandInBroker } from './support/stand-in-broker.ts'
 import { closeConnection, event, never, open, pull, read } from './support/world.ts'
 
+const numberOf = (session: object) => (session as { readonly local: { readonly channel: number } }).local.channel
 const capacity = { incoming: 8, outgoing: 8 }
 
 function opened() {
-  const connection = rhea.create_container().create_connection({})
+  const connection = rhea.create_container().create_connection({ port: 1 })
   const numbers = ChannelNumbers.of(connection)
   return {
     open: (now: number) => numbers.createSession(capacity, now),
@@ -24,7 +25,7 @@ function opened() {
 describe('the channel number of a session', () => {
   it('is the lowest that is free', () => {
     const { open } = opened()
-    expect([open(0), open(0), open(0)].map(({ local }) => local.channel)).toEqual([0, 1, 2])
+    expect([open(0), open(0), open(0)].map(numberOf)).toEqual([0, 1, 2])
   })
 
   it('is not that of a session that ended less than a second ago', () => {
@@ -32,9 +33,9 @@ describe('the channel number of a session', () => {
     const [first, second] = [open(0), open(0)]
     end(first, 0)
     const third = open(999)
-    expect(third.local.channel).toBe(2)
-    expect(second.local.channel).toBe(1)
-    expect(open(1000).local.channel).toBe(0)
+    expect(numberOf(third)).toBe(2)
+    expect(numberOf(second)).toBe(1)
+    expect(numberOf(open(1000))).toBe(0)
   })
 
   it('is the one that has rested longest when all below 61 were used within a second', () => {
@@ -44,15 +45,15 @@ describe('the channel number of a session', () => {
     // Ended again later, so that its first end does not count.
     const again = sessions.at(7)
     if (again !== undefined) end(again, 300)
-    expect([open(400), open(400), open(400)].map(({ local }) => local.channel)).toEqual([0, 1, 2])
-    expect(open(2000).local.channel).toBe(3)
+    expect([open(400), open(400), open(400)].map(numberOf)).toEqual([0, 1, 2])
+    expect(numberOf(open(2000))).toBe(3)
   })
 
   it('is not occupied by what was tried', () => {
     const { open, end } = opened()
     for (let round = 0; round < 200; round += 1) end(open(round), round)
-    expect(open(10_000).local.channel).toBe(0)
-    expect(open(10_000).local.channel).toBe(1)
+    expect(numberOf(open(10_000))).toBe(0)
+    expect(numberOf(open(10_000))).toBe(1)
   })
 })
 

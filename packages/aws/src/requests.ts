@@ -14,9 +14,21 @@ export async function request<T>(
   try {
     // The SDK does not watch the signal while it waits between two attempts.
     return await abortable(send({ abortSignal: controller.signal }), controller.signal)
+  } catch (error) {
+    throw withoutResponse(error)
   } finally {
     timer.cancel()
   }
+}
+
+/**
+ * The SDK attaches the response to its errors, in a property that cannot be removed. It leads to the request, which has the credentials and the data of messages, and nobody who
+ * prints or reports an error must find them there.
+ */
+function withoutResponse(error: unknown): unknown {
+  if (!(error instanceof Error) || !('$response' in error)) return error
+  const { $response: _response, ...properties } = Object.getOwnPropertyDescriptors(error) as PropertyDescriptorMap
+  return Object.create(Object.getPrototypeOf(error), properties)
 }
 
 /** The failures of a batch by the position of their entries, whose ids are their positions. An entry that the answer does not name has failed. */
