@@ -1,8 +1,9 @@
-import { Message, type PublishResult } from '@ackord/core'
 import { deferred } from '@ackord/testkit'
 import { expect, it } from 'vitest'
-import type { DeadLetterQueue, StoredLetter } from '../../src/dead-letters/dead-letter-queue.ts'
-import { type ReplayOptions, replay } from '../../src/dead-letters/replay.ts'
+import type { DeadLetterQueue, StoredLetter } from '../../../src/broker/dead-letters/dead-letter-queue.ts'
+import { type ReplayOptions, replay } from '../../../src/broker/dead-letters/replay.ts'
+import type { PublishResult } from '../../../src/broker/publisher.ts'
+import { Message } from '../../../src/message/message.ts'
 
 function letter(id: string, destination: string | undefined = 'orders', more: Record<string, string> = {}): StoredLetter {
   const attributes = { id, type: 'order.place', source: '/shop', deadletterdestination: destination, ...more }
