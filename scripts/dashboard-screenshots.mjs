@@ -1,9 +1,9 @@
 // @ts-check
 // Takes the pictures of the dashboard that the documents show, in light and dark, into docs/public/dashboard. The packages must be compiled.
 //
-//     node scripts/dashboard-screenshots.mjs [--all FOLDER]
+//     node scripts/dashboard-screenshots.mjs [--png FOLDER]
 //
-// --all: also every page, and the overview on a phone, into a folder of yours. The data is invented, and the clock is virtual, so that half an hour passes at once.
+// --png: also as PNG, to look at, with the overview on a phone, into a folder of yours. The data is invented, and the clock is virtual, so that half an hour passes at once.
 import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdirSync, writeFileSync } from 'node:fs'
@@ -17,24 +17,25 @@ import { openShop } from './site/dashboard-shop.mjs'
 const root = fileURLToPath(new URL('..', import.meta.url))
 // The tests of the dashboard need it, too.
 const { chromium } = createRequire(join(root, 'packages/dashboard/package.json'))('playwright-core')
-const { all } = parseArgs({ options: { all: { type: 'string' } } }).values
+const { png } = parseArgs({ options: { png: { type: 'string' } } }).values
 /** Bytes of a picture in the documents. */
 const limit = 150_000
-/** Pixels of the page; the rest of a longer one is cut off. */
+/** Pixels of the page, unless the shot has others; the rest of a longer one is cut off. */
 const maxHeight = 1500
-const desktop = { width: 1280, height: 800 }
+// A short page is shown without the empty space below it.
+const desktop = { width: 1280, height: 480 }
 const phone = { width: 360, height: 740 }
 
-/** `kept`: for the documents. `wait`: a text that the page has when it is complete. @typedef {{ name: string, hash: string, wait: string, kept?: boolean }} Shot */
+/** `wait`: a text that the page has when it is complete. `height`: at most so many pixels. @typedef {{ name: string, hash: string, wait: string, height?: number }} Shot */
 
 const built = spawnSync(process.execPath, [join(root, 'scripts/dashboard-page.mjs')], { cwd: root, stdio: 'inherit' })
 if (built.status !== 0) process.exit(1)
 const shop = await openShop()
 /** @type {readonly Shot[]} */
 const shots = [
-  { name: 'overview', hash: '#/', wait: 'Consumers', kept: true },
-  { name: 'records', hash: '#/stores/orders/records?state=parked', wait: 'ECONNREFUSED' },
-  { name: 'record', hash: `#/stores/orders/records/${shop.parkedId}`, wait: 'Behind it', kept: true },
+  { name: 'overview', hash: '#/', wait: 'Consumers' },
+  { name: 'records', hash: '#/stores/orders/records?state=parked', wait: 'ECONNREFUSED', height: 900 },
+  { name: 'record', hash: `#/stores/orders/records/${shop.parkedId}`, wait: 'Behind it' },
   { name: 'inbox', hash: `#/inbox?id=${shop.handledId}`, wait: 'handled' },
   { name: 'dead-letters', hash: '#/dead-letters', wait: 'Came from' },
   { name: 'dead-letter', hash: `#/dead-letters/orders.dead/${shop.letterId}`, wait: 'Came from' },
@@ -47,8 +48,8 @@ const { port } = /** @type {import('node:net').AddressInfo} */ (server.address()
 const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', args: ['--headless', '--no-sandbox', '--disable-gpu'] })
 try {
   for (const colorScheme of /** @type {const} */ (['light', 'dark'])) {
-    for (const shot of shots) if (shot.kept || all !== undefined) await take(shot, colorScheme, desktop)
-    if (all !== undefined) await take({ name: 'overview-phone', hash: '#/', wait: 'Consumers' }, colorScheme, phone)
+    for (const shot of shots) await take(shot, colorScheme, desktop)
+    if (png !== undefined) await take({ name: 'overview-phone', hash: '#/', wait: 'Consumers' }, colorScheme, phone)
   }
 } finally {
   await browser.close()
@@ -58,7 +59,7 @@ try {
 }
 
 /** @param {Shot} shot @param {'light' | 'dark'} colorScheme @param {{ width: number, height: number }} viewport */
-async function take({ name, hash, wait, kept = false }, colorScheme, viewport) {
+async function take({ name, hash, wait, height: most = maxHeight }, colorScheme, viewport) {
   const context = await browser.newContext({ colorScheme, viewport, timezoneId: 'UTC', reducedMotion: 'reduce' })
   const page = await context.newPage()
   await page.clock.setFixedTime(shop.now)
@@ -72,13 +73,19 @@ async function take({ name, hash, wait, kept = false }, colorScheme, viewport) {
   // Only the protocol of Chromium has WebP, which is a third of the size of PNG.
   const session = await context.newCDPSession(page)
   const height = Number(await page.evaluate('document.documentElement.scrollHeight'))
-  const clip = { x: 0, y: 0, width: viewport.width, height: Math.min(maxHeight, Math.max(viewport.height, height)), scale: 1.5 }
-  const { data } = await session.send('Page.captureScreenshot', { format: 'webp', quality: 80, captureBeyondViewport: true, clip })
-  const picture = Buffer.from(data, 'base64')
-  if (kept && picture.byteLength > limit) throw new Error(`The picture of ${name} has ${picture.byteLength} bytes, more than ${limit}.`)
-  const file = `${name}-${colorScheme}.webp`
-  if (kept) write(join(root, 'docs/public/dashboard'), file, picture)
-  if (all !== undefined) write(all, file, picture)
+  const clip = { x: 0, y: 0, width: viewport.width, height: Math.min(most, Math.max(viewport.height, height)), scale: 1.5 }
+  /** @param {'webp' | 'png'} format */
+  const capture = async (format) => {
+    const quality = format === 'webp' ? { quality: 75 } : {}
+    const { data } = await session.send('Page.captureScreenshot', { format, ...quality, captureBeyondViewport: true, clip })
+    return Buffer.from(data, 'base64')
+  }
+  if (viewport === desktop) {
+    const picture = await capture('webp')
+    if (picture.byteLength > limit) throw new Error(`The picture of ${name} has ${picture.byteLength} bytes, more than ${limit}.`)
+    write(join(root, 'docs/public/dashboard'), `${name}-${colorScheme}.webp`, picture)
+  }
+  if (png !== undefined) write(png, `${name}-${colorScheme}.png`, await capture('png'))
   await context.close()
 }
 

@@ -72,7 +72,6 @@ const layers = {
     ['settings'],
     ['lifecycle.ts', 'session.ts'],
     ['stores'],
-    ['dead-letters'],
     ['brokers'],
     ['serving/http-server.ts'],
     ['demo', 'doctor', 'relay', 'watch'],

@@ -16,6 +16,15 @@ export type { Outgoing, PublisherDriver, SendOptions } from './broker/create-pub
 export { createPublisher } from './broker/create-publisher.ts'
 export type { SourceDriver, SourceSession } from './broker/create-source.ts'
 export { createSource } from './broker/create-source.ts'
+export type {
+  DeadLetter,
+  DeadLetterPort,
+  DeadLetterPortOptions,
+  DeadLetters,
+  ReplayPreview,
+} from './broker/dead-letters/dead-letter-port.ts'
+export { deadLetterPort } from './broker/dead-letters/dead-letter-port.ts'
+export type { DeadLetterQueue, DeadLettersOptions, StoredLetter } from './broker/dead-letters/dead-letter-queue.ts'
 export type { IterationOwner, SourceIteration } from './broker/iterated-source.ts'
 export { IteratedSource } from './broker/iterated-source.ts'
 export { KeyQueues } from './broker/key-queues.ts'

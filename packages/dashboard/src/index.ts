@@ -1,6 +1,6 @@
+export type { DeadLetter, DeadLetterPort } from '@ackord/core/broker'
 export type { OnAction, OperatorAction } from './actions/action-log.ts'
 export type { Identity } from './actions/identity.ts'
-export type { DeadLetter, DeadLetterPort } from './api/dead-letter-port.ts'
 export type { Redact } from './api/redactor.ts'
 export type {
   ActionRequest,

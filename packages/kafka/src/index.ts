@@ -1,3 +1,5 @@
+export type { KafkaAdmin, KafkaDeadLettersOptions } from './dead-letters.ts'
+export { kafkaDeadLetters } from './dead-letters.ts'
 export type {
   FromKafkaJsOptions,
   KafkaJs,

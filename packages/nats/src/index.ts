@@ -1,4 +1,6 @@
 export type { NatsConnection, NatsHeaders, NatsMessage, NatsSubscription } from './client.ts'
+export type { NatsStoredMessage, NatsStreamManager, NatsStreamState, NatsStreams } from './dead-letters.ts'
+export { natsDeadLetters } from './dead-letters.ts'
 export type { NatsPublisherOptions } from './publisher/nats-publisher.ts'
 export { natsPublisher } from './publisher/nats-publisher.ts'
 export type { NatsSourceOptions } from './source/nats-source.ts'

@@ -1,9 +1,8 @@
 import type { AmqpConnection } from '@ackord/amqp'
 import type { Logger } from '@ackord/core'
-import { declareTopology } from '@ackord/rabbitmq'
+import { declareTopology, rabbitmqDeadLetters } from '@ackord/rabbitmq'
 import { connect as connectLegacy, type RecoveringChannelModel } from 'amqplib'
 import type { Connection, ConnectionOptions } from 'rhea'
-import { openRabbitmqLetters } from '../dead-letters/rabbitmq-dead-letters.ts'
 import { CommandError, exitCode } from '../output/errors.ts'
 import type { ServiceUrl } from '../settings/urls.ts'
 import { version } from '../version.ts'
@@ -55,7 +54,7 @@ export async function openAmqp10(option: string, url: ServiceUrl, logger: Logger
       await channel.deleteQueue(topic)
       await channel.close()
     },
-    deadLetters: async (queue, options) => openRabbitmqLetters(await manage(), publisher, queue, options),
+    deadLetters: async (queue) => rabbitmqDeadLetters(await manage(), queue, { publisher, logger }),
     async problemOf(destination) {
       if (!isRabbitmq(outgoing) || destination.startsWith('/')) return undefined
       const channel = await (await manage()).createChannel()

@@ -1,7 +1,6 @@
 import type { Logger } from '@ackord/core'
-import { fromKafkaJs, kafkaPublisher, kafkaSource } from '@ackord/kafka'
+import { fromKafkaJs, kafkaDeadLetters, kafkaPublisher, kafkaSource } from '@ackord/kafka'
 import { Kafka, logLevel, Partitioners } from 'kafkajs'
-import { openKafkaLetters } from '../dead-letters/kafka-dead-letters.ts'
 import type { ServiceUrl } from '../settings/urls.ts'
 import type { Broker } from './open-broker.ts'
 
@@ -51,7 +50,7 @@ export async function openKafka({ hosts, user, password, scheme, address }: Serv
       // A mock cluster has no controller, which deletes topics.
       if (brokers.some(({ nodeId }) => nodeId === controller)) await admin.deleteTopics({ topics: [topic] })
     },
-    deadLetters: (topic, options) => openKafkaLetters(kafka, admin, publisher, topic, options),
+    deadLetters: (topic, group) => kafkaDeadLetters(kafka, admin, topic, { publisher, group, logger }),
     async problemOf(destination) {
       if (await exists(destination)) return undefined
       return `There is no topic '${destination}'. Create it, or map the destination to one that exists: --map ${destination}=topic`

@@ -1,8 +1,7 @@
 import type { Logger } from '@ackord/core'
-import { natsPublisher, natsSource } from '@ackord/nats'
+import { natsDeadLetters, natsPublisher, natsSource } from '@ackord/nats'
 import { JetStreamApiError, type JetStreamManager, jetstreamManager } from '@nats-io/jetstream'
 import { connect } from '@nats-io/transport-node'
-import { openNatsLetters } from '../dead-letters/nats-dead-letters.ts'
 import type { ServiceUrl } from '../settings/urls.ts'
 import type { Broker } from './open-broker.ts'
 
@@ -42,7 +41,7 @@ export async function openNats(url: ServiceUrl, logger: Logger): Promise<Broker>
         if (!isMissing(error)) throw error
       })
     },
-    deadLetters: async (subject) => await openNatsLetters(connection, await manager(), subject),
+    deadLetters: async (subject) => natsDeadLetters(connection, await manager(), subject, { logger }),
     async problemOf(destination) {
       const { streams } = await manager()
       const found = await streams.find(destination).then(

@@ -1,5 +1,5 @@
 import { type Logger, MemoryBroker, type Publisher, type Source } from '@ackord/core'
-import type { DeadLetterQueue, DeadLetterQueueOptions } from '../dead-letters/dead-letter-queue.ts'
+import type { DeadLetters } from '@ackord/core/broker'
 import { closeWithin } from '../lifecycle.ts'
 import { usageError } from '../output/errors.ts'
 import { talkingTo } from '../output/explain-failure.ts'
@@ -121,8 +121,8 @@ export interface Broker {
   repeatTopic?(topic: string): string
   /** Deletes the topic and its messages. Idempotent. */
   removeTopic(topic: string): Promise<void>
-  /** Looks through the letters of a dead-letter destination. The caller closes it, before the broker. */
-  deadLetters?(from: string, options: DeadLetterQueueOptions): Promise<DeadLetterQueue>
+  /** The letters of a dead-letter destination. `group`: whose offset marks the letters that are done; Kafka only. */
+  deadLetters?(from: string, group: string): DeadLetters | Promise<DeadLetters>
   /** Why publishing to this name would fail, as far as the broker can tell; `undefined` if no problem is known. */
   problemOf?(destination: string): Promise<string | undefined>
   /** Closes the connection. */

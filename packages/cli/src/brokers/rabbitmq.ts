@@ -1,7 +1,6 @@
 import type { Logger } from '@ackord/core'
-import { declareTopology, rabbitmqPublisher, rabbitmqSource } from '@ackord/rabbitmq'
+import { declareTopology, rabbitmqDeadLetters, rabbitmqPublisher, rabbitmqSource } from '@ackord/rabbitmq'
 import { connect, type RecoveringChannelModel } from 'amqplib'
-import { openRabbitmqLetters } from '../dead-letters/rabbitmq-dead-letters.ts'
 import type { ServiceUrl } from '../settings/urls.ts'
 import type { Broker } from './open-broker.ts'
 
@@ -27,7 +26,7 @@ export async function openRabbitmq({ text, address }: ServiceUrl, logger: Logger
       await channel.deleteQueue(topic)
       await channel.close()
     },
-    deadLetters: (queue, options) => openRabbitmqLetters(outgoing, publisher, queue, options),
+    deadLetters: (queue) => rabbitmqDeadLetters(outgoing, queue, { publisher, logger }),
     async problemOf(destination) {
       const channel = await outgoing.createChannel()
       channel.on('error', () => {})

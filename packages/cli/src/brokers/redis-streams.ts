@@ -1,7 +1,6 @@
 import type { Logger } from '@ackord/core'
 import { fromIoredis } from '@ackord/redis'
-import { streamPublisher, streamSource } from '@ackord/redis/streams'
-import { openRedisLetters } from '../dead-letters/redis-dead-letters.ts'
+import { streamDeadLetters, streamPublisher, streamSource } from '@ackord/redis/streams'
 import type { ServiceUrl } from '../settings/urls.ts'
 import { connectRedis, removeKeys } from '../stores/redis-client.ts'
 import type { Broker } from './open-broker.ts'
@@ -21,7 +20,7 @@ export async function openRedisStreams(url: ServiceUrl, logger: Logger): Promise
       await removeKeys(client, `{${topic}}`)
       await client.unlink(topic)
     },
-    deadLetters: (stream) => openRedisLetters(client, publisher, stream),
+    deadLetters: (stream) => streamDeadLetters(redis, stream, { publisher, logger }),
     async [Symbol.asyncDispose]() {
       await publisher[Symbol.asyncDispose]()
       client.disconnect()

@@ -1,14 +1,14 @@
 import { Message, systemRuntime } from '@ackord/core'
+import type { DeadLetterQueue, StoredLetter } from '@ackord/core/broker'
+import { type Letter, type LetterFilter, matchingLetters, type ReplayResult, replay, targetOf } from '@ackord/core/internal'
 import type { Command } from 'commander'
 import { openBroker } from '../brokers/open-broker.ts'
-import type { DeadLetterQueue, StoredLetter } from '../dead-letters/dead-letter-queue.ts'
-import { letterObject, letterTable } from '../dead-letters/letter-output.ts'
-import { type Letter, type LetterFilter, matchingLetters } from '../dead-letters/letters.ts'
-import { type ReplayResult, replay, targetOf } from '../dead-letters/replay.ts'
+import { openLetters } from '../brokers/open-letters.ts'
 import { closeWithin, unlessAborted } from '../lifecycle.ts'
 import { confirm } from '../output/confirm.ts'
 import { CommandError, type ExitCode, exitCode, usageError } from '../output/errors.ts'
 import { talkingTo } from '../output/explain-failure.ts'
+import { letterObject, letterTable } from '../output/letter-output.ts'
 import type { Column } from '../output/table.ts'
 import { printable } from '../output/text.ts'
 import type { Execute, Session } from '../session.ts'
@@ -274,10 +274,7 @@ async function withQueue(session: Session, options: QueueOptions, work: (queue: 
   const logger = output.logger()
   await using broker = await unlessAborted(openBroker(url, { option: '--broker', logger, secrets }), signal)
   return await talkingTo(broker.address, async () => {
-    const opening = broker.deadLetters?.(from, { group, warn: (text) => logger.warn({}, text) })
-    if (opening === undefined)
-      throw usageError(`Dead letters at ${broker.address} cannot be listed.`, 'Read them with a consumer of that broker.')
-    const queue = await unlessAborted(opening, signal)
+    const queue = await unlessAborted(openLetters(broker, from, group), signal)
     try {
       return await work(queue)
     } finally {

@@ -1,7 +1,6 @@
-import type { DeadLetterPort } from '@ackord/dashboard'
+import { type DeadLetterPort, deadLetterPort } from '@ackord/core/broker'
 import { type Broker, openBroker } from '../brokers/open-broker.ts'
-import { letterPort } from '../dead-letters/letter-port.ts'
-import type { Letter } from '../dead-letters/letters.ts'
+import { openLetters } from '../brokers/open-letters.ts'
 import { unlessAborted } from '../lifecycle.ts'
 import { usageError } from '../output/errors.ts'
 import { talkingTo } from '../output/explain-failure.ts'
@@ -42,17 +41,10 @@ export async function openDeadLetters(
 
   async function portAt(place: LetterPlace): Promise<DeadLetterPort> {
     const broker = await brokerAt(place)
-    const open = async () => {
-      const opening = broker.deadLetters?.(place.destination, { group, warn: (text) => logger.warn({}, text) })
-      if (opening === undefined)
-        throw usageError(`Dead letters at ${broker.address} cannot be listed.`, 'Read them with a consumer of that broker.')
-      return await opening
-    }
+    const open = () => openLetters(broker, place.destination, group)
     const first = await talkingTo(broker.address, () => unlessAborted(open(), signal))
     await first[Symbol.asyncDispose]()
-    const onFailure = ({ id, stored: { position } }: Letter, reason: string) =>
-      logger.warn({ id, position, reason }, 'A dead letter was not replayed.')
-    return letterPort({ open, onFailure, masked: (text) => output.masked(text) })
+    return deadLetterPort({ open, logger, mask: (text) => output.masked(text) })
   }
 
   try {

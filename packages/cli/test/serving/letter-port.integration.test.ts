@@ -1,5 +1,6 @@
+import { deadLetterPort } from '@ackord/core/broker'
+import { recordingLogger } from '@ackord/testkit'
 import { expect, it } from 'vitest'
-import { letterPort } from '../../src/dead-letters/letter-port.ts'
 import { type LettersWorld, openLetters } from '../support/letters.ts'
 import { natsUrl, rabbitmqUrl, redisUrl } from '../support/services.ts'
 
@@ -8,17 +9,17 @@ const limit = 100
 
 /** The letters as the dashboard has them, and the ids of those that were not replayed. */
 function portOf({ dead }: LettersWorld) {
-  const failed: string[] = []
-  const port = letterPort({
+  const logger = recordingLogger()
+  const port = deadLetterPort({
     open: async () => {
-      const queue = await dead.broker.deadLetters?.(dead.topic, { group: 'g', warn() {} })
-      if (queue === undefined) throw new Error('The broker has no dead letters.')
-      return queue
+      const letters = await dead.broker.deadLetters?.(dead.topic, `group-${dead.topic}`)
+      if (letters === undefined) throw new Error('The broker has no dead letters.')
+      return await letters.open()
     },
-    onFailure: ({ id }) => void failed.push(id),
-    masked: (text) => text.replaceAll('hunter2', '***'),
+    logger,
+    mask: (text) => text.replaceAll('hunter2', '***'),
   })
-  return { port, failed }
+  return { port, failed: () => logger.lines.map(({ fields }) => String((fields as { readonly id?: string }).id)) }
 }
 
 it.each([
@@ -51,7 +52,7 @@ it('a letter whose destination is gone stays, and the replay says why', async ()
   const progress: number[] = []
   const replaying = port.replay(undefined, { signal, onProgress: (replayed) => void progress.push(replayed) })
   await expect(replaying).rejects.toThrow(/^1 of 2 letters were replayed\. The others stay where they are: .*gone-\*\*\*/)
-  expect([progress.at(-1), failed.sort()]).toEqual([1, ['b', 'c']])
+  expect([progress.at(-1), failed().sort()]).toEqual([1, ['b', 'c']])
   const { letters } = await port.list({ limit, signal })
   expect(letters.map(({ message }) => message.id)).toEqual(['b', 'c'])
   expect(await port.preview(['c', 'x'], { limit, signal })).toEqual({ count: 0, skipped: 1, destinations: [], capped: false })

@@ -59,7 +59,8 @@ export function DeadLetters({ name }: { readonly name: string | undefined }): VN
                   <span class="muted">
                     {letters.length < count
                       ? `The first ${letters.length} of ${counted(count, 'dead letter')}`
-                      : counted(count, 'dead letter')}
+                      : counted(count, 'dead letter')}{' '}
+                    in {visibleText(queue)}
                   </span>
                   {may('rearm') && (
                     <button type="button" onClick={() => askReplay(queue, undefined)}>

@@ -1,4 +1,4 @@
-import type { DeadLetter } from './dead-letter-port.ts'
+import type { DeadLetter } from '@ackord/core/broker'
 import { showPayload } from './payload.ts'
 import { recordLike } from './record-like.ts'
 import { attributesOf, traceIdOf } from './record-view.ts'

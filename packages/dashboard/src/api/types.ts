@@ -1,3 +1,4 @@
+import type { ReplayPreview } from '@ackord/core/broker'
 import type {
   AuditEntry,
   DestinationPause,
@@ -261,15 +262,7 @@ export interface ReplayRequest {
   readonly reason: string
 }
 
-export interface ReplayPreview {
-  /** How many letters would be published, and where. */
-  readonly count: number
-  readonly destinations: readonly string[]
-  /** How many would stay, because they are incomplete or do not say where they came from. */
-  readonly skipped: number
-  /** Whether there are more letters than were looked at. */
-  readonly capped: boolean
-}
+export type { ReplayPreview }
 
 export interface DoctorCheck {
   readonly store: string

@@ -2,10 +2,8 @@ import { idle, type Runtime, type Timer } from '@ackord/core'
 import type { OutboxAdmin } from '@ackord/outbox'
 import type { Overview } from '../api/types.ts'
 import type { DashboardMetrics } from './dashboard-metrics.ts'
-import { type Part, StoreFigures } from './store-figures.ts'
+import { type Part, requestInterval, StoreFigures } from './store-figures.ts'
 
-/** Milliseconds between two rounds. A round costs each store one call. */
-const roundInterval = 2000
 /** Milliseconds after which nobody looks any more. */
 const attention = 10_000
 /** Milliseconds that a round waits for slow stores before it shows what it has. */
@@ -15,7 +13,7 @@ const background = { keepAlive: false }
 /**
  * Reads the figures of all stores while somebody looks at them, however many they are.
  *
- * States: idle (no timer), and running (a timer for the next round). A look starts the rounds; a timer that fires while nobody looks ends them.
+ * A round costs each store one call at most. States: idle (no timer), and running (a timer for the next round). A look starts the rounds; a timer that fires while nobody looks ends them.
  */
 export class OverviewPoller {
   readonly #stores: ReadonlyMap<string, StoreFigures>
@@ -73,7 +71,7 @@ export class OverviewPoller {
       this.#timer = undefined
       if (this.#viewers.size > 0 || this.#runtime.monotonic() - this.#lookedAt < attention) this.#startRound()
     }
-    this.#timer = this.#runtime.setTimeout(next, roundInterval, background)
+    this.#timer = this.#runtime.setTimeout(next, requestInterval, background)
     this.#round = this.#runRound()
   }
 

@@ -12,9 +12,12 @@ const second = 1000
 const minute = 60 * second
 const chartLength = 30 * minute
 
+/** Milliseconds between two requests to a store, on average: after a call that took several statements or scripts, the store is left alone for as many of these. */
+export const requestInterval: number = 2 * second
+
 /** How old each part may get, in milliseconds. Relays report every ten seconds. The first of the list is read first. */
 const intervals: readonly (readonly [part: Part, interval: number])[] = [
-  ['stats', 2 * second],
+  ['stats', requestInterval],
   ['activity', 10 * second],
 ]
 /** A timer may fire a little early; the part would then have to wait for another round. */
@@ -37,6 +40,10 @@ export class StoreFigures {
   readonly #admin: OutboxAdmin
   readonly #runtime: Runtime
   readonly #readAt = new Map<Part, number>()
+  /** How many statements or scripts the last call for this part took. */
+  readonly #requests = new Map<Part, number>()
+  /** By the monotonic clock: until then nothing is read. */
+  #restUntil = -Infinity
   readonly #errors = new Map<Part, string>()
   #at: number | undefined
   #stats: OutboxStats = { destinations: [], oldestAge: undefined }
@@ -77,12 +84,14 @@ export class StoreFigures {
     const part = this.#duePart()
     if (this.#reading || part === undefined) return
     this.#reading = true
-    this.#readAt.set(part, this.#runtime.monotonic())
+    const readAt = this.#runtime.monotonic()
+    this.#readAt.set(part, readAt)
     using limit = linkedController(signal)
     const late = new Error(`The store did not answer within ${timeLimit / second} seconds.`)
     const timer = this.#runtime.setTimeout(() => limit.abort(late), timeLimit, { keepAlive: false })
     try {
-      const keep = await abortable(this.#call(part), limit.signal)
+      const { requests, keep } = await abortable(this.#call(part), limit.signal)
+      this.#requests.set(part, requests)
       keep()
       this.#at = this.#runtime.now()
       this.#errors.delete(part)
@@ -90,16 +99,19 @@ export class StoreFigures {
       this.#errors.set(part, messageOf(toError(error)))
     } finally {
       timer.cancel()
+      this.#restUntil = readAt + (this.#requestsOf(part) - 1 + almostDue) * requestInterval
       this.#reading = false
     }
   }
 
   #duePart(): Part | undefined {
     const now = this.#runtime.monotonic()
+    if (now < this.#restUntil) return undefined
     let due: Part | undefined
     let most = 0
     for (const [part, interval] of intervals) {
-      const overdue = (now - (this.#readAt.get(part) ?? -Infinity)) / interval
+      const allowed = Math.max(interval, this.#requestsOf(part) * requestInterval)
+      const overdue = (now - (this.#readAt.get(part) ?? -Infinity)) / allowed
       if (overdue < almostDue || overdue <= most || (part === 'activity' && !hasActivity(this.#admin))) continue
       due = part
       most = overdue
@@ -107,16 +119,23 @@ export class StoreFigures {
     return due
   }
 
-  /** Resolves to a function that keeps the answer, so that an answer that came too late is not kept. */
-  async #call(part: Part): Promise<() => void> {
+  #requestsOf(part: Part): number {
+    return this.#requests.get(part) ?? 1
+  }
+
+  /** Resolves to what the call took, and a function that keeps the answer, so that an answer that came too late is not kept. */
+  async #call(part: Part): Promise<{ readonly requests: number; readonly keep: () => void }> {
     if (part === 'stats') {
       const stats = await this.#admin.stats({ limit: countLimit })
-      return () => this.#keepStats(stats)
+      return { requests: stats.requests ?? 1, keep: () => this.#keepStats(stats) }
     }
-    const { rates, ...others } = await readActivity(this.#admin)
-    const activity = { ...others, rates: mergeRates(rates) }
-    return () => {
-      this.#activity = activity
+    const { requests, activity } = await readActivity(this.#admin)
+    const merged = { ...activity, rates: mergeRates(activity.rates) }
+    return {
+      requests,
+      keep: () => {
+        this.#activity = merged
+      },
     }
   }
 
@@ -135,12 +154,13 @@ function hasActivity({ activity, pauses, relays, rates }: OutboxAdmin): boolean 
   return [activity, pauses, relays, rates].some((each) => each !== undefined)
 }
 
-/** With one call, if the store has it: the stores of Ackord do. */
-async function readActivity(admin: OutboxAdmin): Promise<OutboxActivity> {
+/** With one statement or script, if the store has `activity()`: the stores of Ackord do. */
+async function readActivity(admin: OutboxAdmin): Promise<{ readonly requests: number; readonly activity: OutboxActivity }> {
   const maxAge = chartLength
-  if (admin.activity !== undefined) return await admin.activity({ maxAge })
-  const [pauses = [], relays = [], rates = []] = await Promise.all([admin.pauses?.(), admin.relays?.(), admin.rates?.({ maxAge })])
-  return { pauses, relays, rates }
+  if (admin.activity !== undefined) return { requests: 1, activity: await admin.activity({ maxAge }) }
+  const calls = [admin.pauses?.(), admin.relays?.(), admin.rates?.({ maxAge })] as const
+  const [pauses = [], relays = [], rates = []] = await Promise.all(calls)
+  return { requests: calls.filter((call) => call !== undefined).length, activity: { pauses, relays, rates } }
 }
 
 function backlogOf({ destinations }: OutboxStats): Pick<BacklogPoint, 'records' | 'unpublished'> {

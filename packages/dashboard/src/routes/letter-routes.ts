@@ -1,6 +1,6 @@
+import type { DeadLetterPort } from '@ackord/core/broker'
 import { describeIds } from '../actions/run-action.ts'
 import { readReplay } from '../api/action-request.ts'
-import type { DeadLetterPort } from '../api/dead-letter-port.ts'
 import { notFound } from '../http/api-failure.ts'
 import { readJson } from '../http/request-body.ts'
 import { json } from '../http/responses.ts'

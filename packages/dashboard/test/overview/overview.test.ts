@@ -157,6 +157,32 @@ describe('the overview', () => {
     await other.runtime.advance(2000)
     expect(await overviewOf(other)).toMatchObject({ relays: [], rates: [], destinations: [{ destination: 'sms', paused: {} }] })
     expect(calls).toEqual(['stats', 'pauses', 'rates'])
+    // Two calls, so the next one comes four seconds later.
+    await other.runtime.advance(2000)
+    await overviewOf(other)
+    expect(calls).toHaveLength(3)
+    await other.runtime.advance(2000)
+    await overviewOf(other)
+    expect(calls).toHaveLength(4)
+  })
+
+  it('asks less often where the numbers of a store take several statements', async () => {
+    await using world = await openWorld()
+    const { calls, store } = counted(world.store)
+    const stats: OutboxAdmin['stats'] = async (options) => ({ ...(await store.stats(options)), requests: 8 })
+    await using other = await openWorld({ stores: { shop: withFunctions(store, { stats }) } })
+    const readAt: number[] = []
+    for (let second = 0; second < 200; second += 2) {
+      await overviewOf(other)
+      while (readAt.length < calls.length) readAt.push(second)
+      await other.runtime.advance(2000)
+    }
+    // Eight for each call of stats(), one for each of activity().
+    const requests = calls.reduce((sum, call) => sum + (call === 'stats' ? 8 : 1), 0)
+    expect(requests).toBeLessThanOrEqual(200 / 2 + 8)
+    expect(requests).toBeGreaterThanOrEqual(200 / 2 - 8)
+    expect(calls.slice(0, 4)).toEqual(['stats', 'activity', 'stats', 'activity'])
+    expect(readAt.slice(0, 4)).toEqual([0, 16, 18, 34])
   })
 
   it('keeps the backlog of the last 30 minutes, in steps of at least ten seconds', async () => {

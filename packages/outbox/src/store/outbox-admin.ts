@@ -102,6 +102,8 @@ export interface OutboxStats {
   readonly destinations: readonly DestinationStats[]
   /** Age in milliseconds of the oldest record that is neither published nor parked. */
   readonly oldestAge: number | undefined
+  /** The number of statements or scripts that were run for these numbers. The dashboard waits two seconds for each of them before it asks again. Default: 1. */
+  readonly requests?: number | undefined
 }
 
 /** An error of one attempt. */

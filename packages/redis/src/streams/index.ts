@@ -1,3 +1,4 @@
+export { streamDeadLetters } from './dead-letters.ts'
 export type { StreamContent, StreamEntry } from './entries/stream-entry.ts'
 export { readEntry } from './entries/stream-entry.ts'
 export type { StreamPublisherOptions } from './stream-publisher.ts'

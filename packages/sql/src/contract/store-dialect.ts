@@ -66,6 +66,12 @@ export interface ClaimStatements {
 /** The rows to re-arm or to discard. */
 export type ChosenRows = { readonly ids: readonly string[] } | { readonly filter: OutboxFilter }
 
+/** Rows with counts, and the number of statements that they took. */
+export interface CountedRows {
+  readonly rows: readonly Row[]
+  readonly requests: number
+}
+
 /**
  * The operators' statements. Rows have the columns of a claim without `age`, and in addition `shown_state` (which takes leases and due times into
  * account), `last_error`, the instants `available_at`, `lease_until`, `published_at`, `parked_at` (milliseconds) and, if the table has it, `cause`. In a
@@ -90,7 +96,7 @@ export interface AdminStatements {
    * By destination and shown state: `destination`, `shown_state`, `count`, and the `age` of the oldest in milliseconds. With a limit, at most that many
    * rows of each stored state and destination are read, and `reached` says whether there were so many; there may be several rows per shown state.
    */
-  stats(limit: number | undefined): Promise<readonly Row[]>
+  stats(limit: number | undefined): Promise<CountedRows>
   /**
    * Counts rows that are stored as parked or waiting, by `state` and `name`: their cause, type or destination. `name` is null for rows that do not match
    * the filter or have no cause. Reads at most `limit` rows of each state, the oldest of a destination first. `first` and `last`: when the oldest and the

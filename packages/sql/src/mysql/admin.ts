@@ -5,6 +5,7 @@ import { bySeq, lineOf } from '../records/claimed-record.ts'
 import { type OutboxRow, writtenSource } from '../records/outbox-row.ts'
 import type { Row } from '../records/row.ts'
 import { findDestinations, readEach, type StateAndDestination } from './destinations.ts'
+import { LimitedStats } from './limited-stats.ts'
 import { deleteSql, historySql } from './settle.ts'
 import {
   asText,
@@ -25,6 +26,7 @@ const allStates = ['parked', 'published', 'ready', 'waiting']
 
 export function mysqlAdministration({ driver, table, keepsFailures }: StorePort): AdminStatements {
   const run: RunStatement = (sql, parameters = []) => driver.run(driver.pool, sql, parameters)
+  const limitedStats = new LimitedStats(table, allStates)
 
   /**
    * No index is ordered by seq with the state as prefix: each pair of state and destination yields a page of keys, and the first of all of them are
@@ -113,10 +115,8 @@ export function mysqlAdministration({ driver, table, keepsFailures }: StorePort)
       }),
 
     async stats(limit) {
-      if (limit === undefined) return await rowsOf(run, { sql: statsSql(table), parameters: [] })
-      const pairs = await findDestinations(run, table, allStates)
-      // A stored state has two shown states besides its own at most.
-      return await readEach(run, pairs, pairs.length * 3, (pair) => limitedStatsSql(table, pair, limit))
+      if (limit !== undefined) return await limitedStats.read(run, (pair) => limitedStatsSql(table, pair, limit))
+      return { rows: await rowsOf(run, { sql: statsSql(table), parameters: [] }), requests: 1 }
     },
 
     async groups(by, filter, limit) {

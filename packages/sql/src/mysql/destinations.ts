@@ -63,7 +63,7 @@ export interface StateAndDestination {
 }
 
 /** The number of states and destinations that one statement reads. */
-const batchSize = 50
+export const batchSize = 50
 
 /**
  * The states and destinations that have rows in one of these states. Once the server has index statistics it skips from one to the next in the key

@@ -86,14 +86,15 @@ export function outboxAdministration(
     async stats({ limit } = {}) {
       const sum = new StatsSum(limit)
       const reached = new Set<string>()
-      for (const row of await statements.stats(limit)) {
+      const { rows, requests } = await statements.stats(limit)
+      for (const row of rows) {
         const state = shownState(row)
         const age = state === 'parked' || state === 'published' ? undefined : Number(row['age'])
         const destination = String(row['destination'])
         sum.add(destination, { [state]: Number(row['count']) }, age)
         if (Number(row['reached']) === 1) reached.add(destination)
       }
-      return cappedStats(sum.stats, reached)
+      return { ...cappedStats(sum.stats, reached), requests }
     },
 
     async history(id) {

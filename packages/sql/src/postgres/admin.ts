@@ -45,7 +45,8 @@ export function postgresAdministration({ driver, table, keepsFailures }: StorePo
     },
 
     async stats(limit) {
-      return (await (limit === undefined ? run(statsSql(table)) : run(limitedStatsSql(table), [limit]))).rows
+      const { rows } = await (limit === undefined ? run(statsSql(table)) : run(limitedStatsSql(table), [limit]))
+      return { rows, requests: 1 }
     },
 
     async groups(by, filter, limit) {
@@ -223,7 +224,7 @@ export function cancelSql(table: string, references: readonly OutboxReference[])
 }
 
 /** Counts by destination and state, and the age of the oldest pending row. Reads the whole table. */
-function statsSql(table: string): string {
+export function statsSql(table: string): string {
   return `SELECT o.destination, ${stateOf('o')} AS shown_state, count(*)::float8 AS count,
   (extract(epoch FROM clock_timestamp() - min(o.created_at)) * 1000)::float8 AS age
 FROM ${table} AS o GROUP BY 1, 2 ORDER BY 1, 2`
@@ -233,7 +234,7 @@ FROM ${table} AS o GROUP BY 1, 2 ORDER BY 1, 2`
  * The same, reading at most $1 rows of each state and destination, the oldest first. Parked and published rows are counted in the index alone: nothing else of them is needed, and
  * there may be many. The states are named for the planner, as in `wantedSql()`.
  */
-function limitedStatsSql(table: string): string {
+export function limitedStatsSql(table: string): string {
   return `${targetsSql(table)}
 SELECT targets.destination, counted.* FROM targets CROSS JOIN LATERAL (
   SELECT o.shown_state, count(*)::float8 AS count, (extract(epoch FROM clock_timestamp() - min(o.created_at)) * 1000)::float8 AS age,

@@ -41,7 +41,7 @@ export function sqliteAdministration({ driver, table, keepsFailures }: StorePort
     },
 
     async stats(limit) {
-      return limit === undefined ? (await run(statsSql(table))).rows : await limitedStats(run, table, limit)
+      return { rows: limit === undefined ? (await run(statsSql(table))).rows : await limitedStats(run, table, limit), requests: 1 }
     },
 
     async groups(by, filter, limit) {
@@ -77,17 +77,12 @@ async function searchEnd(
   return end === undefined ? undefined : { seq: String(end['seq']), at: Number(end['created_at']) }
 }
 
-/** Statement by statement: in process there is no round trip to save. */
 async function limitedStats(run: RunStatement, table: string, limit: number): Promise<readonly Row[]> {
-  const rows: Row[] = []
-  for (const state of ['ready', 'waiting', 'parked'] as const) {
-    const found = await run(destinationsSql(table, state))
-    for (const { destination } of found.rows) rows.push(...(await run(limitedStatsSql(table, state), [destination, limit])).rows)
-  }
-  const published = (await run(limitedPublishedSql(table), [limit])).rows
-  // The rows that were not read may be of any destination.
-  const isReached = published.some(({ reached }) => Number(reached) === 1)
-  return [...rows, ...published].map((row) => (isReached ? { ...row, reached: 1 } : row))
+  const parts = [...(['ready', 'waiting', 'parked'] as const).map((state) => limitedStatsSql(table, state)), limitedPublishedSql(table)]
+  const { rows } = await run(parts.join('\nUNION ALL\n'), [limit])
+  // The published rows that were not read may be of any destination.
+  const isReached = rows.some(({ shown_state: state, reached }) => state === 'published' && Number(reached) === 1)
+  return isReached ? rows.map((row) => ({ ...row, reached: 1 })) : rows
 }
 
 async function rearm(
@@ -203,11 +198,16 @@ function statsSql(table: string): string {
 FROM ${table} GROUP BY 1, 2 ORDER BY 1, 2`
 }
 
-/** The same for one destination, reading at most this many rows. Destination, limit. */
+/** The same for one state, reading at most this many rows of each destination. Limit. SQLite has no lateral joins, except with the rows that it makes of JSON. */
 export function limitedStatsSql(table: string, state: 'ready' | 'waiting' | 'parked'): string {
-  return `SELECT destination, shown_state, count(*) AS count, ${now} - min(created_at) AS age, sum(count(*)) OVER () >= ?2 AS reached
-FROM (SELECT destination, ${shownState} AS shown_state, created_at FROM ${table} WHERE state = '${state}' AND destination = ?1 LIMIT ?2)
-GROUP BY destination, shown_state`
+  return `SELECT found.destination, one.value ->> 0 AS shown_state, one.value ->> 1 AS count, one.value ->> 2 AS age, one.value ->> 3 AS reached
+FROM (${destinationsSql(table, state)}) AS found, json_each((
+  SELECT json_group_array(json_array(counted.shown_state, counted.count, counted.age, counted.reached)) FROM (
+    SELECT shown_state, count(*) AS count, ${now} - min(created_at) AS age, sum(count(*)) OVER () >= ?1 AS reached FROM (
+      SELECT ${shownState} AS shown_state, created_at FROM ${table} WHERE state = '${state}' AND destination = found.destination LIMIT ?1
+    ) GROUP BY shown_state
+  ) AS counted
+)) AS one`
 }
 
 /** The same for published rows, which have no index by destination: reads at most this many in all. */

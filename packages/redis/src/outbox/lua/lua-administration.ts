@@ -232,7 +232,7 @@ export function luaAdministration(context: LuaOutboxContext): BaseAdministration
           sum.add(String(name), { ready, waiting, leased, parked, published }, age >= 0 ? age : undefined)
         }
       }
-      return sum.stats
+      return { ...sum.stats, requests: shards.all.length }
     },
 
     async history(id) {

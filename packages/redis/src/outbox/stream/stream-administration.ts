@@ -35,6 +35,8 @@ interface Listed {
 
 /** How many entries one script reads: other clients wait meanwhile. */
 const pageSize = 100
+/** How many destinations one script counts, for the same reason. */
+const maxCounted = 100
 
 interface Rearming {
   /** Milliseconds. */
@@ -54,6 +56,25 @@ export function streamAdministration(context: StreamOutboxContext, nextOrder: ()
       return streams.of(tag)
     })
     return (await Promise.all(learning)).flat().filter((stream) => destination === undefined || stream.destination === destination)
+  }
+
+  /** Counts the entries of all destinations under a tag, with one script for each hundred that are known, and others for those that it finds to be new. */
+  async function countTag(tag: string): Promise<{ readonly counts: ReadonlyMap<DestinationStream, Reply>; readonly requests: number }> {
+    const counts = new Map<DestinationStream, Reply>()
+    let requests = 0
+    let next: readonly DestinationStream[]
+    do {
+      next = streams
+        .of(tag)
+        .filter((stream) => !counts.has(stream))
+        .slice(0, maxCounted)
+      const keys = [streams.destinationsKey(tag), ...next.flatMap(({ allKeys }) => allKeys)]
+      const [names, ...counted] = asList(await port.evaluate(countEntries, keys, [group]))
+      for (const [index, stream] of next.entries()) counts.set(stream, counted[index] ?? [])
+      streams.learn(tag, asList(names ?? []).map(String))
+      requests += 1
+    } while (streams.of(tag).some((stream) => !counts.has(stream)))
+    return { counts, requests }
   }
 
   interface Range {
@@ -268,14 +289,13 @@ export function streamAdministration(context: StreamOutboxContext, nextOrder: ()
 
     async stats({ limit } = {}) {
       const sum = new StatsSum(limit)
-      const counting = (await allStreams()).map(async (stream) => {
-        const reply = asList(await port.evaluate(countEntries, stream.allKeys, [group]))
-        const [ready = 0, waiting = 0, leased = 0, parked = 0, age = -1] = reply.map(Number)
-        if (ready + waiting + leased + parked === 0) return
+      const tags = await Promise.all(streams.tags.map(countTag))
+      for (const [stream, reply] of tags.flatMap(({ counts }) => [...counts])) {
+        const [ready = 0, waiting = 0, leased = 0, parked = 0, age = -1] = asList(reply).map(Number)
+        if (ready + waiting + leased + parked === 0) continue
         sum.add(stream.destination, { ready, waiting, leased, parked }, age >= 0 ? age : undefined)
-      })
-      await Promise.all(counting)
-      return sum.stats
+      }
+      return { ...sum.stats, requests: tags.reduce((total, { requests }) => total + requests, 0) }
     },
 
     async history(id) {

@@ -5,7 +5,7 @@ import type { AdminStatements, ChosenRows, ListedRows, OwnershipPort } from '../
 import { compareSeq } from '../../records/claimed-record.ts'
 import { partitionCount } from '../../records/outbox-row.ts'
 import type { Row } from '../../records/row.ts'
-import { postgresAdministration } from '../admin.ts'
+import { limitedStatsSql, postgresAdministration, statsSql } from '../admin.ts'
 import { type BindParameter, bindTo, instant, numberArray } from '../sql-text.ts'
 import { transactionSettings } from '../transaction-control.ts'
 import { recordColumns } from './log-sql.ts'
@@ -86,27 +86,30 @@ SELECT ${columnsOf(payloads)} FROM log AS l WHERE l.seq > ${bind(after, 'bigint'
     },
 
     async stats(limit) {
-      const counted = await count('ready', limit)
-      if (retain) counted.push(...(await count('published', limit)))
-      const ofTable = await table.stats(limit)
+      const isLimited = limit !== undefined
+      const counts = (retain ? (['ready', 'published'] as const) : (['ready'] as const)).map((state) => countSql(port, state, isLimited))
+      const ofTable = isLimited ? limitedStatsSql(tables.outbox) : statsSql(tables.outbox)
+      const parts = [
+        ...counts.map((sql) => `SELECT c.*, true AS is_log FROM (${sql}) AS c`),
+        `SELECT c.*, ${isLimited ? '' : 'false, '}false FROM (${ofTable}) AS c`,
+      ]
+      const { rows } = await run(parts.join('\nUNION ALL\n'), isLimited ? [limit] : [])
       // Records of other destinations may be further back in the log.
-      const reached = counted.some((row) => row['reached'] === true)
-      return [...counted, ...ofTable].map((row) => (reached ? { ...row, reached } : row))
+      const reached = rows.some((row) => row['is_log'] === true && row['reached'] === true)
+      return { rows: rows.map((row) => (reached ? { ...row, reached } : row)), requests: 1 }
     },
   }
+}
 
-  /** With a limit, reads at most so many records, the first ones of all destinations. Published ones do not count towards the limit of the others. */
-  async function count(state: 'ready' | 'published', limit: number | undefined): Promise<Row[]> {
-    const [limited, reached] =
-      limit === undefined ? ['', ''] : ['ORDER BY l.seq LIMIT $1::bigint', ', (sum(count(*)) OVER ()) >= $1::bigint AS reached']
-    const { rows } = await run(
-      `WITH ${logSql({ tables, retain: state === 'published' })}
-SELECT l.destination, l.state AS shown_state, count(*)::float8 AS count, (extract(epoch FROM clock_timestamp() - min(l.created_at)) * 1000)::float8 AS age${reached}
-FROM (SELECT l.destination, l.state, l.created_at FROM log AS l WHERE l.state = '${state}' ${limited}) AS l GROUP BY 1, 2`,
-      limit === undefined ? [] : [limit],
-    )
-    return [...rows]
-  }
+/**
+ * Counts records of the log. With a limit, which is $1, reads at most so many of them, the first ones of all destinations. Published ones do not count towards the limit of the
+ * others.
+ */
+function countSql({ tables }: OwnershipPort, state: 'ready' | 'published', isLimited: boolean): string {
+  const [limited, reached] = isLimited ? ['ORDER BY l.seq LIMIT $1::bigint', '(sum(count(*)) OVER ()) >= $1::bigint'] : ['', 'false']
+  return `WITH ${logSql({ tables, retain: state === 'published' })}
+SELECT l.destination, l.state AS shown_state, count(*)::float8 AS count, (extract(epoch FROM clock_timestamp() - min(l.created_at)) * 1000)::float8 AS age, ${reached} AS reached
+FROM (SELECT l.destination, l.state, l.created_at FROM log AS l WHERE l.state = '${state}' ${limited}) AS l GROUP BY 1, 2`
 }
 
 /**

@@ -254,7 +254,8 @@ export const listingScenarios: readonly OutboxScenario[] = [
     basic: true,
     async run(open) {
       await using world = await open({ retain: false })
-      assert.deepEqual(await world.store.stats(), { destinations: [], oldestAge: undefined })
+      const empty = await world.store.stats()
+      assert.deepEqual([empty.destinations, empty.oldestAge], [[], undefined])
       await commitStates(world, 'a')
       await commit(world, ...records(3, 'b', { destination: 'b' }))
       const { destinations } = await world.store.stats()

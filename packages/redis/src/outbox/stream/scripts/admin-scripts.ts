@@ -163,70 +163,78 @@ end
 return discarded`)
 
 /**
- * KEYS: the six of a destination. ARGV: group. Returns the numbers of ready, waiting, leased and parked entries, and the age in milliseconds of the oldest that is not parked, or -1.
+ * Counts the entries of destinations under one tag. KEYS: the set of destinations, then the six of each destination that is to be counted. ARGV: group. Returns the names of all
+ * destinations; then for each counted one the numbers of ready, waiting, leased and parked entries, and the age in milliseconds of the oldest that is not parked, or -1.
  * Delayed entries that no consumer has read yet count as ready.
  */
 export const countEntries: Script = script(`${clock}
 ${types}
-local problem = checkKeys(1)
+local problem = check(1, 'set')
+for k = 2, #KEYS, 6 do problem = problem or checkKeys(k) end
 if problem then return problem end
-local stream, group = KEYS[1], ARGV[1]
-local ready, waiting, leased, parked = 0, 0, 0, 0
-local oldest
-local function see(id)
-  local ms = tonumber(string.match(id, '^%d+'))
-  if not oldest or ms < oldest then oldest = ms end
-end
-local consumers = redis.pcall('XINFO', 'CONSUMERS', stream, group)
-local pending, last = 0, '-'
-if not consumers.err then
-  for _, one in ipairs(consumers) do
-    local info = {}
-    for i = 1, #one, 2 do info[one[i]] = one[i + 1] end
-    pending = pending + info.pending
-    if info.name == '${parkedConsumer}' then
-      parked = info.pending
-    elseif info.pending > 0 then
-      local page = redis.call('XPENDING', stream, group, '-', '+', 1, info.name)
-      if page[1] then see(page[1][1]) end
-      if info.name == '${waitingConsumer}' then
-        local later = redis.call('ZCOUNT', KEYS[2], now + 1, '+inf') + redis.call('ZCOUNT', KEYS[3], now + 1, '+inf')
-        waiting = waiting + later
-        ready = ready + info.pending - later
-      else
-        local lease = tonumber(string.match(info.name, '/(%d+)$'))
-        local from = '-'
-        local over = 0
-        repeat
-          page = lease and redis.call('XPENDING', stream, group, from, '+', 1000, info.name) or {}
-          for i, held in ipairs(page) do
-            if held[3] >= lease and (i > 1 or from == '-') then over = over + 1 end
-          end
-          from = #page > 0 and page[#page][1] or from
-        until #page < 1000
-        leased = leased + info.pending - over
-        ready = ready + over
+local group = ARGV[1]
+local function count(k)
+  local stream = KEYS[k]
+  local ready, waiting, leased, parked = 0, 0, 0, 0
+  local oldest
+  local function see(id)
+    local ms = tonumber(string.match(id, '^%d+'))
+    if not oldest or ms < oldest then oldest = ms end
+  end
+  local consumers = redis.pcall('XINFO', 'CONSUMERS', stream, group)
+  local pending, last = 0, '-'
+  if not consumers.err then
+    for _, one in ipairs(consumers) do
+      local info = {}
+      for i = 1, #one, 2 do info[one[i]] = one[i + 1] end
+      pending = pending + info.pending
+      if info.name == '${parkedConsumer}' then
+        parked = info.pending
+      elseif info.pending > 0 then
+        local page = redis.call('XPENDING', stream, group, '-', '+', 1, info.name)
+        if page[1] then see(page[1][1]) end
+        if info.name == '${waitingConsumer}' then
+          local later = redis.call('ZCOUNT', KEYS[k + 1], now + 1, '+inf') + redis.call('ZCOUNT', KEYS[k + 2], now + 1, '+inf')
+          waiting = waiting + later
+          ready = ready + info.pending - later
+        else
+          local lease = tonumber(string.match(info.name, '/(%d+)$'))
+          local from = '-'
+          local over = 0
+          repeat
+            page = lease and redis.call('XPENDING', stream, group, from, '+', 1000, info.name) or {}
+            for i, held in ipairs(page) do
+              if held[3] >= lease and (i > 1 or from == '-') then over = over + 1 end
+            end
+            from = #page > 0 and page[#page][1] or from
+          until #page < 1000
+          leased = leased + info.pending - over
+          ready = ready + over
+        end
       end
     end
+    for _, one in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
+      local info = {}
+      for i = 1, #one, 2 do info[one[i]] = one[i + 1] end
+      if info.name == group then last = info['last-delivered-id'] end
+    end
   end
-  for _, one in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
-    local info = {}
-    for i = 1, #one, 2 do info[one[i]] = one[i + 1] end
-    if info.name == group then last = info['last-delivered-id'] end
-  end
+  ready = ready + math.max(0, redis.call('XLEN', stream) - pending)
+  -- The first unread entry. Entries that were parked unread do not count; of many in a row only some are read.
+  local looked, from = 0, last
+  repeat
+    local page, unread = redis.call('XRANGE', stream, from, '+', 'COUNT', parked > 0 and 10 or 2), nil
+    for _, one in ipairs(page) do
+      local id = one[1]
+      if not unread and id ~= from and (parked == 0 or not redis.call('XPENDING', stream, group, id, id, 1)[1]) then unread = id end
+    end
+    if unread then see(unread) end
+    looked = looked + #page
+    local isLast = unread or #page < 10 or looked >= 1000
+    from = #page > 0 and page[#page][1] or from
+  until isLast
+  return { ready, waiting, leased, parked, oldest and math.max(0, now - oldest) or -1 }
 end
-ready = ready + math.max(0, redis.call('XLEN', stream) - pending)
--- The first unread entry. Entries that were parked unread do not count; of many in a row only some are read.
-local looked, from = 0, last
-repeat
-  local page, unread = redis.call('XRANGE', stream, from, '+', 'COUNT', parked > 0 and 10 or 2), nil
-  for _, one in ipairs(page) do
-    local id = one[1]
-    if not unread and id ~= from and (parked == 0 or not redis.call('XPENDING', stream, group, id, id, 1)[1]) then unread = id end
-  end
-  if unread then see(unread) end
-  looked = looked + #page
-  local isLast = unread or #page < 10 or looked >= 1000
-  from = #page > 0 and page[#page][1] or from
-until isLast
-return { ready, waiting, leased, parked, oldest and math.max(0, now - oldest) or -1 }`)
+local reply = { redis.call('SMEMBERS', KEYS[1]) }
+for k = 2, #KEYS, 6 do reply[#reply + 1] = count(k) end
+return reply`)

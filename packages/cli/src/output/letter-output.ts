@@ -1,7 +1,7 @@
-import type { Output } from '../output/output.ts'
-import type { Column } from '../output/table.ts'
-import { instant, onOneLine } from '../output/text.ts'
-import type { Letter } from './letters.ts'
+import type { Letter } from '@ackord/core/internal'
+import type { Output } from './output.ts'
+import type { Column } from './table.ts'
+import { instant, onOneLine } from './text.ts'
 
 /** A letter as JSON, without its payload. The reason may come from a driver. */
 export function letterObject(output: Output, letter: Letter): Record<string, unknown> {

@@ -1,4 +1,6 @@
-import type { Publisher, RawMessage } from '@ackord/core'
+import type { RawMessage } from '../../message/message.ts'
+import type { Logger } from '../../ports/observability.ts'
+import type { Publisher } from '../publisher.ts'
 
 /** A message at a dead-letter destination. */
 export interface StoredLetter {
@@ -30,9 +32,10 @@ export interface DeadLetterQueue {
   [Symbol.asyncDispose](): Promise<void>
 }
 
-export interface DeadLetterQueueOptions {
-  /** The group whose offset marks the letters that are done; Kafka only. */
-  readonly group: string
-  /** Called with something that an operator should know. */
-  readonly warn: (text: string) => void
+/** What the dead letters of all brokers have in common. */
+export interface DeadLettersOptions {
+  /** Publishes replayed letters. It is not closed. Default: a publisher on the same connection, for the time of each look. */
+  readonly publisher?: Publisher | undefined
+  /** Receives letters that were not replayed, and what an operator should know about the destination. Default: `consoleLogger`. */
+  readonly logger?: Logger | undefined
 }

@@ -1,8 +1,8 @@
-import { Message, type PublishResult } from '@ackord/core'
-import { deferred } from '@ackord/testkit'
 import { expect, it } from 'vitest'
-import type { DeadLetterQueue, StoredLetter } from '../../src/dead-letters/dead-letter-queue.ts'
-import { type ReplayOptions, replay } from '../../src/dead-letters/replay.ts'
+import type { DeadLetterQueue, StoredLetter } from '../../../src/broker/dead-letters/dead-letter-queue.ts'
+import { type ReplayOptions, replay } from '../../../src/broker/dead-letters/replay.ts'
+import type { PublishResult } from '../../../src/broker/publisher.ts'
+import { Message } from '../../../src/message/message.ts'
 
 function letter(id: string, destination: string | undefined = 'orders', more: Record<string, string> = {}): StoredLetter {
   const attributes = { id, type: 'order.place', source: '/shop', deadletterdestination: destination, ...more }
@@ -42,12 +42,15 @@ function options(more: Partial<ReplayOptions> = {}) {
 }
 
 it('removes a letter after the broker has confirmed its message, and not before', async () => {
-  const confirmed = deferred<PublishResult>()
-  const { queue, log } = queueOf([letter('a1')], () => confirmed.promise)
+  let confirm: (result: PublishResult) => void = () => {}
+  const confirmed = new Promise<PublishResult>((resolve) => {
+    confirm = resolve
+  })
+  const { queue, log } = queueOf([letter('a1')], () => confirmed)
   const replaying = replay(queue, options().given)
   await new Promise((resolve) => setImmediate(resolve))
   expect(log).toEqual(['publish a1 to orders'])
-  confirmed.resolve({ ok: true })
+  confirm({ ok: true })
   expect(await replaying).toEqual({ replayed: 1, failed: 0, skipped: 0 })
   expect(log).toEqual(['publish a1 to orders', 'remove a1'])
 })

@@ -1,5 +1,8 @@
-import { AckordError, idle, type PublishResult, systemRuntime } from '@ackord/core'
-import { groupBy, withTimeLimit } from '@ackord/core/internal'
+import { withTimeLimit } from '../../async/abort.ts'
+import { groupBy } from '../../async/collections.ts'
+import { AckordError } from '../../errors.ts'
+import { idle, systemRuntime } from '../../ports/runtime.ts'
+import type { PublishResult } from '../publisher.ts'
 import type { DeadLetterQueue } from './dead-letter-queue.ts'
 import { type Letter, type LetterFilter, matchingLetters } from './letters.ts'
 

@@ -1,5 +1,6 @@
-import type { RawMessage } from '@ackord/core'
-import { abortable, readDeadLetter } from '@ackord/core/internal'
+import { abortable } from '../../async/abort.ts'
+import type { RawMessage } from '../../message/message.ts'
+import { readDeadLetter } from '../read-dead-letter.ts'
 import type { DeadLetterQueue, StoredLetter } from './dead-letter-queue.ts'
 
 /** A letter as operators see it. */
@@ -42,7 +43,7 @@ const incomplete = {
   data: 'the letter does not have all of the data of the message',
 } as const
 
-/** Which letters a command is about. All criteria must match. */
+/** Which letters are meant. All criteria must match. */
 export interface LetterFilter {
   /** Ids of messages, or positions. */
   readonly ids?: ReadonlySet<string> | undefined

@@ -1,8 +1,31 @@
-import { idle, Message, type Publisher, systemRuntime } from '@ackord/core'
-import { type KafkaConsumer, type KafkaMessage, type KafkaPort, readRecord } from '@ackord/kafka'
-import type { Admin } from 'kafkajs'
-import { CommandError, exitCode } from '../output/errors.ts'
-import type { DeadLetterQueue, DeadLetterQueueOptions, StoredLetter } from './dead-letter-queue.ts'
+import { AckordError, idle, type Logger, Message, type Publisher, systemRuntime } from '@ackord/core'
+import {
+  type DeadLetterQueue,
+  type DeadLetters,
+  type DeadLettersOptions,
+  deadLetterPort,
+  PartPorts,
+  type StoredLetter,
+} from '@ackord/core/broker'
+import { checkName, rejectUnknownOptions } from '@ackord/core/internal'
+import type { KafkaConsumer, KafkaMessage, KafkaPort } from './port.ts'
+import { kafkaPublisher } from './publisher/kafka-publisher.ts'
+import { readRecord } from './source/read-record.ts'
+
+/** The part of an `Admin` of kafkajs that is used. It is connected. */
+export interface KafkaAdmin {
+  listTopics(): Promise<readonly string[]>
+  fetchTopicOffsets(topic: string): Promise<readonly { readonly partition: number; readonly low: string; readonly high: string }[]>
+  fetchOffsets(options: {
+    groupId: string
+    topics: string[]
+  }): Promise<readonly { readonly partitions: readonly { readonly partition: number; readonly offset: string }[] }[]>
+}
+
+export interface KafkaDeadLettersOptions extends DeadLettersOptions {
+  /** The consumer group whose committed offsets mark the letters that are done. `ackord dead-letters` and the dashboard must use the same. Default: `ackord-dead-letters`. */
+  readonly group?: string | undefined
+}
 
 /** Milliseconds without a record after which no more are expected: the last offsets of a topic may belong to markers that no consumer gets. */
 const idleLimit = 15_000
@@ -10,18 +33,33 @@ const idleLimit = 15_000
 const maxWaiting = 500
 
 /**
- * Kafka deletes no single record. The committed offset of a group marks the letters that are done: it passes those that were removed, up to the first one of
+ * The dead letters of a topic, for the dashboard. Kafka deletes no single record. The committed offset of a group marks the letters that are done: it passes those that were removed, up to the first one of
  * a partition that was not. Reading commits nothing.
  */
-export async function openKafkaLetters(
+export function kafkaDeadLetters(kafka: KafkaPort, admin: KafkaAdmin, topic: string, options: KafkaDeadLettersOptions = {}): DeadLetters {
+  const { publisher, group = 'ackord-dead-letters', logger: givenLogger, ...unknown } = options
+  rejectUnknownOptions('kafkaDeadLetters()', unknown)
+  checkName('topic', topic)
+  checkName('group', group)
+  const { logger } = new PartPorts({ logger: givenLogger })
+  return deadLetterPort({ open: () => openTopic(kafka, admin, topic, { publisher, group, logger }), logger })
+}
+
+interface TopicSettings {
+  readonly publisher: Publisher | undefined
+  readonly group: string
+  readonly logger: Logger
+}
+
+async function openTopic(
   kafka: KafkaPort,
-  admin: Admin,
-  publisher: Publisher,
+  admin: KafkaAdmin,
   topic: string,
-  { group, warn }: DeadLetterQueueOptions,
+  { publisher: givenPublisher, group, logger }: TopicSettings,
 ): Promise<DeadLetterQueue> {
   const partitions = await openPartitions(admin, topic, group)
   const count = [...partitions.values()].reduce((sum, { from, to }) => sum + Math.max(0, to - from), 0)
+  const publisher = givenPublisher ?? kafkaPublisher(kafka)
   const waiting: KafkaMessage[] = []
   let wake: () => void = () => {}
   let failure: unknown
@@ -71,7 +109,7 @@ export async function openKafkaLetters(
       await start()
       while (!signal.aborted && [...partitions.values()].some(({ next, to }) => next < to)) {
         if (waiting.length === 0 && !(await more(signal))) {
-          if (!signal.aborted) warn(incomplete(topic, group, partitions))
+          if (!signal.aborted) logger.warn({ topic, group }, incomplete(topic, group, partitions))
           return
         }
         const native = waiting.shift()
@@ -100,6 +138,7 @@ export async function openKafkaLetters(
       if (changed.size > 0) await consumer?.commit(Array.from(changed, ([partition, next]) => ({ topic, partition, offset: String(next) })))
     },
     async [Symbol.asyncDispose]() {
+      if (givenPublisher === undefined) await publisher[Symbol.asyncDispose]?.()
       await consumer?.close().catch(() => {})
     },
   }
@@ -116,12 +155,9 @@ interface OpenPartition {
   readonly read: Map<number, boolean>
 }
 
-async function openPartitions(admin: Admin, topic: string, group: string): Promise<ReadonlyMap<number, OpenPartition>> {
+async function openPartitions(admin: KafkaAdmin, topic: string, group: string): Promise<ReadonlyMap<number, OpenPartition>> {
   if (!(await admin.listTopics()).includes(topic)) {
-    throw new CommandError(`There is no topic '${topic}'.`, {
-      exitCode: exitCode.failed,
-      hint: 'Check --from, or --dead-letters of the dashboard.',
-    })
+    throw new AckordError('ACKORD_SOURCE_FAILED', `There is no topic '${topic}'.`)
   }
   const offsets = await admin.fetchTopicOffsets(topic)
   const [own] = await admin.fetchOffsets({ groupId: group, topics: [topic] })
