@@ -8,7 +8,7 @@ const root = fileURLToPath(new URL('..', import.meta.url))
 /** Tests of what users read and copy: they compile and run whole programs. `make test-docs` runs them. */
 export const documentTests = [
   'scripts/test/{readme,docs-code}.test.ts',
-  'scripts/test/docs-run.integration.test.ts',
+  'scripts/test/{docs-run,site}.integration.test.ts',
   'packages/create-ackord/test/project/generated-code.test.ts',
   'examples/*/test/**/*.test.ts',
 ]
