@@ -22,8 +22,8 @@ const contentTypes = {
   '.json': 'application/json',
 }
 
-export const screens = /** @type {const} */ ({ desktop: { width: 1280, height: 900 }, phone: { width: 360, height: 740 } })
-export const colorSchemes = /** @type {const} */ (['light', 'dark'])
+const screens = /** @type {const} */ ({ desktop: { width: 1280, height: 900 }, phone: { width: 360, height: 740 } })
+const colorSchemes = /** @type {const} */ (['light', 'dark'])
 
 /**
  * `path`: of the page, such as `/start/postgresql`. `problems`: what a visitor would notice, as sentences.
