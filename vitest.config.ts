@@ -35,6 +35,8 @@ export default defineConfig({
     // For a test that hangs; a busy machine takes its time. The whole matrix of kills has tests that run for a minute without hanging.
     testTimeout: isProof ? 300_000 : 60_000,
     hookTimeout: 60_000,
+    // The default is one second, in which a busy machine may not finish what a test waits for.
+    expect: { poll: { timeout: 30_000 } },
     // What is left behind is found and removed at the end.
     teardownTimeout: 60_000,
     // Most tests wait for servers: with three workers two cores are idle for a third of the time. With six they are busy, and a tenth of that is loading modules.

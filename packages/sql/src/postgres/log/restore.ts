@@ -10,27 +10,30 @@ type InTransaction = <T>(work: (run: RunStatement) => Promise<T>) => Promise<T>
  * future: xids of another server mean nothing here. Then records
  * that may not be published yet are moved to the outbox table, and the log starts anew.
  */
-export function openLog(inTransaction: InTransaction, tables: Tables): Promise<{ readonly lastSeq: string; readonly restored: boolean }> {
-  return inTransaction(async (run) => {
+export async function openLog(inTransaction: InTransaction, tables: Tables): Promise<{ readonly lastSeq: string; readonly restored: boolean }> {
+  const { notes, outbox, log, cursors, taken } = tables
+  const isOurs = async (run: RunStatement, identity: string) => {
+    const { rows } = await run(`SELECT value, ${hasLaterSql(tables)} AS later FROM ${notes} WHERE kind = 'log' AND name = 'identity'`)
+    return rows[0]?.['later'] === false && isSame(String(rows[0]['value']), identity)
+  }
+  const lastSeq = async (run: RunStatement) => String((await run(`SELECT ${lastSeqSql(outbox)}::text AS last_seq`)).rows[0]?.['last_seq'])
+  const known = await inTransaction(async (run) => {
     const identity = await identityOf(run)
-    const { notes, outbox } = tables
     await run(
       `INSERT INTO ${notes} (kind, name, value, written_at) VALUES ('log', 'identity', $1, clock_timestamp()) ON CONFLICT DO NOTHING`,
       [identity],
     )
-    const isOurs = async () => {
-      const { rows } = await run(`SELECT value, ${hasLaterSql(tables)} AS later FROM ${notes} WHERE kind = 'log' AND name = 'identity'`)
-      return rows[0]?.['later'] === false && isSame(String(rows[0]['value']), identity)
-    }
-    let restored = false
-    if (!(await isOurs())) {
-      await run(`LOCK TABLE ${tables.log} IN ACCESS EXCLUSIVE MODE`)
-      // Another relay may have been faster.
-      restored = !(await isOurs())
-      if (restored) await startAnew(run, tables, identity)
-    }
-    const { rows } = await run(`SELECT ${lastSeqSql(outbox)}::text AS last_seq`)
-    return { lastSeq: String(rows[0]?.['last_seq']), restored }
+    return (await isOurs(run, identity)) ? await lastSeq(run) : undefined
+  })
+  if (known !== undefined) return { lastSeq: known, restored: false }
+  // In a transaction of its own, which locks before it reads: two relays that had read the cursors would wait for each other when they lock them.
+  return await inTransaction(async (run) => {
+    await run(`LOCK TABLE ${log}, ${cursors}, ${taken} IN ACCESS EXCLUSIVE MODE`)
+    const identity = await identityOf(run)
+    // Another relay may have been faster.
+    const restored = !(await isOurs(run, identity))
+    if (restored) await startAnew(run, tables, identity)
+    return { lastSeq: await lastSeq(run), restored }
   })
 }
 
