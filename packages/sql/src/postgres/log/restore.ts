@@ -10,7 +10,10 @@ type InTransaction = <T>(work: (run: RunStatement) => Promise<T>) => Promise<T>
  * future: xids of another server mean nothing here. Then records
  * that may not be published yet are moved to the outbox table, and the log starts anew.
  */
-export async function openLog(inTransaction: InTransaction, tables: Tables): Promise<{ readonly lastSeq: string; readonly restored: boolean }> {
+export async function openLog(
+  inTransaction: InTransaction,
+  tables: Tables,
+): Promise<{ readonly lastSeq: string; readonly restored: boolean }> {
   const { notes, outbox, log, cursors, taken } = tables
   const isOurs = async (run: RunStatement, identity: string) => {
     const { rows } = await run(`SELECT value, ${hasLaterSql(tables)} AS later FROM ${notes} WHERE kind = 'log' AND name = 'identity'`)
