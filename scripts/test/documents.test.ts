@@ -50,4 +50,24 @@ describe('the documents', () => {
       )
     }
   })
+
+  it('list the names that were renamed before the first release, with the entry points that have them now', () => {
+    const section = readFileSync(`${root}CHANGELOG.md`, 'utf8').split('### Renamed before the first release\n')[1] ?? ''
+    const rows = section.split('\n').filter((line) => line.startsWith('| `@ackord/'))
+    expect(rows.length, 'rows of "Renamed before the first release" in CHANGELOG.md').toBeGreaterThan(10)
+
+    const moved = rows.flatMap((row) => {
+      const [, old = '', now = ''] = row.split('|')
+      const entry = /^ `@ackord\/(\w+)(\/[\w-]+)`/.exec(now)
+      if (entry === null) return []
+      const names = [...old.matchAll(/`([A-Za-z]\w*)`/g)].map(([, name = '']) => name)
+      return names.map((name) => ({ name, package: entry[1], path: `.${entry[2]}` }))
+    })
+    expect(moved.length).toBeGreaterThan(20)
+    for (const { name, package: folder, path } of moved) {
+      const { exports } = JSON.parse(readFileSync(`${root}packages/${folder}/package.json`, 'utf8'))
+      const source = readFileSync(`${root}packages/${folder}/${exports[path]['@ackord/source']}`, 'utf8')
+      expect(source, `${name} in @ackord/${folder}${path.slice(1)}`).toMatch(new RegExp(`\\b${name}\\b`))
+    }
+  })
 })
