@@ -2,9 +2,17 @@ import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { Message, type RawMessage } from '../../packages/core/src/index.ts'
-import { decodePayload, encodePayload, encrypted, type KeyRing, type PayloadCodec, staticKeys } from '../../packages/core/src/payload.ts'
+import {
+  decodePayload,
+  encodePayload,
+  encrypted,
+  type KeyRing,
+  type ObjectStore,
+  type PayloadCodec,
+  staticKeys,
+} from '../../packages/core/src/payload.ts'
 import { openSchema } from '../../packages/sql/test/support/own-schema.ts'
-import { testKeyRing, testPayloadCodec } from '../../packages/testkit/src/suites.ts'
+import { testKeyRing, testObjectStore, testPayloadCodec } from '../../packages/testkit/src/suites.ts'
 import { ownName } from '../test-run.mjs'
 import { root, typescriptBlocks } from './docs-blocks.ts'
 
@@ -15,6 +23,11 @@ interface PersonKeysModule {
   readonly personKeysTable: string
   personKeys(pool: pg.Pool): KeyRing
   forgetPerson(pool: pg.Pool, id: string): Promise<void>
+}
+
+interface TableObjectsModule {
+  readonly objectsTable: string
+  tableObjects(pool: pg.Pool): ObjectStore
 }
 
 /** Imports a program of the guide. */
@@ -53,6 +66,24 @@ async function openRing() {
     },
   }
 }
+
+async function openObjects() {
+  const schema = await openSchema()
+  const pool = schema.createPool({ max: 5 })
+  const { objectsTable, tableObjects } = await moduleOf<TableObjectsModule>('table-objects.ts')
+  await pool.query(objectsTable)
+  return {
+    store: tableObjects(pool),
+    another: async () => tableObjects(pool),
+    async [Symbol.asyncDispose]() {
+      await pool.query('DROP TABLE objects')
+      await pool.end()
+      await schema[Symbol.asyncDispose]()
+    },
+  }
+}
+
+testObjectStore({ describe, it }, { name: 'of the guide', open: openObjects, features: { pageSize: 1 } })
 
 testKeyRing({ describe, it }, { name: 'of the guide', open: openRing, features: { creates: true, forgets: true } })
 

@@ -13,7 +13,7 @@ export interface S3ObjectsOptions {
   readonly client: S3ObjectsClient
   /** The name of the bucket, or the ARN of its access point. It must exist. */
   readonly bucket: string
-  /** Precedes all keys, such as `payloads/`: the store sees no other objects of the bucket. It ends with a slash. Default: none, the whole bucket. */
+  /** Precedes all keys, such as `payloads/`: the store lists no other objects of the bucket. It ends with a slash. Default: none, the whole bucket. */
   readonly prefix?: string | undefined
   /** Milliseconds that a request may take, with the attempts of the SDK. A shorter `codecTimeout` comes first. Default: 30,000. */
   readonly timeout?: number | undefined
@@ -67,7 +67,7 @@ export function s3Objects(options: S3ObjectsOptions): ObjectStore {
       const page = await call('Cannot list the objects', unaborted(), (options) => client.listObjectsV2(input, options))
       for (const { Key: name, LastModified: storedAt } of page.Contents ?? []) {
         const key = name?.slice(prefix.length)
-        // Objects with other names were not written by this store.
+        // Objects with other names are not of this store, which cannot delete them.
         if (isObjectKey(key) && storedAt !== undefined && storedAt < olderThan) yield { key, storedAt }
       }
       token = page.NextContinuationToken

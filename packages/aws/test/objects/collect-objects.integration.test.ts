@@ -9,8 +9,10 @@ const hour = 3_600_000
 it('collects the objects of messages that were never sent, by their age, and keeps younger ones', async () => {
   await using world = await openBucket()
   const store = world.objects({ prefix: 'payloads/' })
-  const codecs = [claimCheck({ store, above: 0 })]
-  await world.client.putObject({ Bucket: world.bucket, Key: 'other-data', Body: 'not ours' })
+  // The hour of the keys has ended, so that the age of the objects decides.
+  const keyedAt = systemRuntime.now() - hour
+  const codecs = [claimCheck({ store, above: 0, runtime: { ...systemRuntime, now: () => keyedAt } })]
+  for (const Key of ['other-data', 'payloads/backup.json']) await world.client.putObject({ Bucket: world.bucket, Key, Body: 'not ours' })
   const storedAt = async (key: string) => {
     for await (const object of store.list({ olderThan: new Date(8e15) })) if (object.key === key) return object.storedAt.getTime()
     throw new Error(`There is no object '${key}'.`)
@@ -27,7 +29,7 @@ it('collects the objects of messages that were never sent, by their age, and kee
   const collect = () => collectObjects({ store, olderThan: hour, runtime })
   expect(await collect()).toBe(1)
   expect(await collect()).toBe(0)
-  expect(await world.names()).toEqual(['other-data', `payloads/${keyOf(young)}`])
+  expect(await world.names()).toEqual(['other-data', `payloads/${keyOf(young)}`, 'payloads/backup.json'])
   expect(Buffer.from((await decodePayload(young, codecs)).data).toString()).toBe('{"id":"young"}')
   await expect(decodePayload(orphan, codecs)).rejects.toMatchObject({ code: 'ACKORD_PAYLOAD_MISSING', retryable: false })
 })

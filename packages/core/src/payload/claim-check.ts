@@ -3,6 +3,8 @@ import { AckordError, InvalidOptionError } from '../errors.ts'
 import { describeMessage, invalidMessageError } from '../message/marshal.ts'
 import type { RawMessage } from '../message/message.ts'
 import { checkCount, checkFunction, rejectUnknownOptions } from '../options.ts'
+import { type Runtime, systemRuntime } from '../ports/runtime.ts'
+import { claimKey, claimName } from './claim-key.ts'
 import { readReference, writeReference } from './claim-reference.ts'
 import type { PayloadCodec } from './codec.ts'
 import { isObjectKey, type ObjectStore } from './object-store.ts'
@@ -19,6 +21,8 @@ export interface ClaimCheckOptions {
   readonly maxBytes?: number | undefined
   /** Precedes the keys of new objects, such as `orders/`. Readers accept every prefix. Default: none. */
   readonly keyPrefix?: string | undefined
+  /** Default: `systemRuntime`. */
+  readonly runtime?: Runtime | undefined
 }
 
 /** Marks a message whose data is a reference. Its value is the version of the reference. */
@@ -30,20 +34,20 @@ const contentType = 'application/vnd.ackord.claim-check'
 /**
  * A codec that stores the data of large messages in an object store; the message carries a reference with size and SHA-256, which the reader verifies.
  *
- * The key of an object is made of source, id and hash, so that storing the same data of a message again replaces its object. Objects are not deleted when a message
- * was read, because other consumers may read it, too: delete them by age with `collectObjects()`.
+ * The key of an object is made of the hour (UTC), source, id and hash: if the same data of a message is stored again within the hour, it replaces its object; later it is stored as
+ * another one. Objects are not deleted when a message was read, because other consumers may read it, too: delete them by age with `collectObjects()`.
  *
  * Put it behind `encrypted()`: `[encrypted({ keys }), claimCheck({ store })]` stores encrypted objects, the other order plain ones.
  */
 export function claimCheck(options: ClaimCheckOptions): PayloadCodec {
-  const { store, above = 262_144, maxBytes = 104_857_600, keyPrefix = '', ...unknown } = options
+  const { store, above = 262_144, maxBytes = 104_857_600, keyPrefix = '', runtime = systemRuntime, ...unknown } = options
   rejectUnknownOptions('claimCheck()', unknown)
   checkFunction('store.put', store?.put)
   checkFunction('store.get', store?.get)
   checkCount('above', above, { min: 0 })
   checkCount('maxBytes', maxBytes)
   if (maxBytes < above) throw new InvalidOptionError('maxBytes', `must not be less than above, which is ${above}; it is ${maxBytes}.`)
-  if (!isObjectKey(`${keyPrefix}${objectName('', '', '0'.repeat(64))}`)) {
+  if (!isObjectKey(claimKey(keyPrefix, 0, claimName('', '', '0'.repeat(64))))) {
     throw new InvalidOptionError('keyPrefix', "must be a short string of letters, digits and '-_./', such as 'orders/'.")
   }
 
@@ -51,7 +55,7 @@ export function claimCheck(options: ClaimCheckOptions): PayloadCodec {
     const { data, id, source, dataContentType: datacontenttype } = message
     if (!id || !source) throw invalidMessageError(message, 'needs an id and a source: the key of its data is made of them')
     const sha256 = createHash('sha256').update(data).digest('hex')
-    const key = `${keyPrefix}${objectName(source, id, sha256)}`
+    const key = claimKey(keyPrefix, runtime.now(), claimName(source, id, sha256))
     const reference = writeReference(message, { key, size: data.byteLength, sha256, datacontenttype })
     await store.put(key, data, { signal })
     return message.copy(reference).withAttributes({ datacontenttype: contentType, [marker]: version })
@@ -61,7 +65,7 @@ export function claimCheck(options: ClaimCheckOptions): PayloadCodec {
     const reference = readReference(message)
     const { key, size, sha256, datacontenttype } = reference
     // The store is not asked for a key that the sender of this very message would not have chosen.
-    if (!key.endsWith(objectName(message.source ?? '', message.id ?? '', sha256))) {
+    if (!key.endsWith(claimName(message.source ?? '', message.id ?? '', sha256))) {
       throw invalid(message, 'the key of its reference was not made of its source, id and hash')
     }
     if (size > maxBytes) throw invalid(message, `it refers to ${size} bytes, and maxBytes is ${maxBytes}`)
@@ -86,14 +90,6 @@ export function claimCheck(options: ClaimCheckOptions): PayloadCodec {
       return checkOut(message, call.signal)
     },
   }
-}
-
-/** Depends on source and id, so that a reference cannot be copied to another message, and on the content, so that no object changes. */
-function objectName(source: string, id: string, sha256: string): string {
-  const identity = createHash('sha256')
-    .update(JSON.stringify([source, id]))
-    .digest('hex')
-  return `${identity.slice(0, 32)}-${sha256}`
 }
 
 function missing(message: RawMessage, key: string): AckordError {

@@ -3,7 +3,7 @@ import { describeMessage, invalidMessageError } from '../message/marshal.ts'
 import type { RawMessage } from '../message/message.ts'
 import { isObjectKey } from './object-store.ts'
 
-/** What a message carries instead of its data, as JSON. */
+/** The reference that a message carries instead of its data, as JSON. */
 export interface ClaimReference {
   readonly key: string
   /** Bytes. */

@@ -32,7 +32,7 @@ interface Encoded {
  */
 const encodedAs = new WeakMap<Uint8Array, Encoded>()
 
-/** What a codec must not change. A reader needs the first three to decode a message. */
+/** The attributes that a codec must not change. A reader needs the first three to decode a message. */
 const keptAttributes = ['id', 'source', 'type', 'partitionkey'] as const
 
 /** Checks the options. `undefined` without codecs: the caller then takes its usual, synchronous path. */

@@ -1,13 +1,14 @@
 import { checkCount, checkDuration, checkFunction, rejectUnknownOptions } from '../options.ts'
 import { type Runtime, systemRuntime } from '../ports/runtime.ts'
+import { endOfClaimKey } from './claim-key.ts'
 import type { ObjectStore } from './object-store.ts'
 
 export interface CollectObjectsOptions {
   readonly store: ObjectStore
   /**
-   * Deletes objects that were stored longer ago than this, in milliseconds; an hour or more. It must be longer than any message may wait to be read: the time in the
-   * outbox, retention of the queue, retries, the time in the dead letter, and the retention of topics that are read again. A message whose object is gone is rejected
-   * with `ACKORD_PAYLOAD_MISSING`.
+   * Deletes objects that were stored longer ago than this, in milliseconds; an hour or more. Objects are deleted by whole hours, so an object may be an hour older than this when it is deleted.
+   * The age must be longer than any message may wait to be read: the time in the outbox, retention of the queue, retries, the time in the dead letter, and the retention of topics that are
+   * read again. A message whose object is gone is rejected with `ACKORD_PAYLOAD_MISSING`.
    */
   readonly olderThan: number
   /** Only objects whose keys begin so, such as `orders/`. Default: all. */
@@ -24,9 +25,9 @@ export interface CollectObjectsOptions {
 const maxFailures = 10
 
 /**
- * Deletes the objects of `claimCheck()` by age, those of transactions that were rolled back included. Run it daily. Idempotent, and safe to run concurrently:
- * after an error, the next call goes on. Resolves to the number of objects that it deleted. If the store fails to delete some, the others are deleted, and the call rejects
- * with an `AggregateError` at the end.
+ * Deletes the objects of `claimCheck()` by age, those of transactions that were rolled back included. It recognises them by their names, and deletes nothing else in the bucket or
+ * directory. Run it daily. Idempotent, and safe to run concurrently: after an error, the next call goes on. Resolves to the number of objects that it deleted. If the store fails to
+ * delete some, the others are deleted, and the call rejects with an `AggregateError` at the end.
  */
 export async function collectObjects(options: CollectObjectsOptions): Promise<number> {
   const { store, olderThan, keyPrefix = '', batchSize = 1000, signal, runtime = systemRuntime, ...unknown } = options
@@ -57,6 +58,9 @@ export async function collectObjects(options: CollectObjectsOptions): Promise<nu
     if (signal?.aborted === true) return deleted
     // Data would be lost if a store listed too much.
     if (!(storedAt < limit) || !key.startsWith(keyPrefix)) continue
+    // Until the hour of its key has ended, an object may be stored again after it was listed and before it is deleted.
+    const end = endOfClaimKey(key)
+    if (end === undefined || end > limit.getTime()) continue
     batch.push(key)
     if (batch.length >= batchSize) await deleteBatch()
   }

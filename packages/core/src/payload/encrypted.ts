@@ -16,7 +16,7 @@ export interface EncryptedOptions {
    */
   readonly keyFor?: ((message: RawMessage) => string | undefined) | undefined
   /**
-   * What happens to a received message that is not encrypted. `accept`: it is handled, so that encryption can be introduced while there are plain messages.
+   * How a received message that is not encrypted is treated. `accept`: it is handled, so that encryption can be introduced while there are plain messages.
    * `reject`: it is rejected with `ACKORD_PAYLOAD_INVALID`; without this, everyone who can write to the broker can send messages without a key. Default: `accept`.
    */
   readonly plainText?: 'accept' | 'reject' | undefined

@@ -8,6 +8,7 @@ import { checkObjectKey, isObjectKey, type ObjectStore, ObjectTooLargeError, typ
 /**
  * An object store in a directory, which is created by the first `put()` if it is missing. For one machine, or for a shared file system that renames atomically and whose clock is that
  * of its readers. A file appears complete and durable, or not at all; a crash while it is written leaves a file that ends with `.part`, which `collectObjects()` deletes.
+ * The directory may contain other files: those whose names are valid keys are listed, but not collected.
  *
  * Files and directories are accessible to the user of the process only. Do not put symbolic links into the directory: they are not listed, and those in place of files
  * are not followed.
@@ -22,7 +23,7 @@ export function fileObjects(directory: string): ObjectStore {
     for await (const entry of directory) {
       const path = join(folder, entry.name)
       const key = `${prefix}${entry.name}`
-      // This store has not written files with other names, and cannot delete them.
+      // Files with other names are not of this store, which cannot delete them.
       if (!isObjectKey(key)) continue
       if (entry.isDirectory()) yield* walk(path, `${key}/`, olderThan)
       else if (entry.isFile()) {
@@ -36,8 +37,9 @@ export function fileObjects(directory: string): ObjectStore {
     async put(key, bytes, { signal }) {
       const path = pathOf(key)
       const folder = dirname(path)
-      // Its name is an object key, too, so that it is listed if it is left over.
-      const temporary = join(folder, `${basename(path).slice(0, 150)}.${systemRuntime.uuid()}.part`)
+      // An object key, too, with the end of the name of the object, by which `collectObjects()` recognises it if it is left over.
+      const end = basename(path).slice(-150).replace(/^\./, '_')
+      const temporary = join(folder, `${end}.${systemRuntime.uuid()}.part`)
       signal.throwIfAborted()
       const created = await mkdir(folder, { recursive: true, mode: 0o700 })
       try {

@@ -23,7 +23,10 @@ export interface ObjectStore {
   get(key: string, options: GetObjectOptions): Promise<Uint8Array | undefined>
   /** Deletes any number of objects. A key without an object is no error. */
   delete(keys: readonly string[]): Promise<void>
-  /** The objects that were stored before a time, in any order. Objects that are stored or deleted meanwhile may be missing. */
+  /**
+   * The objects that were stored before a time, in any order. Objects that are stored or deleted meanwhile may be missing. Objects that were not stored with `put()` may
+   * be listed if their names are valid keys: `collectObjects()` recognises those of `claimCheck()`.
+   */
   list(options: ListObjectsOptions): AsyncIterable<StoredObject>
 }
 

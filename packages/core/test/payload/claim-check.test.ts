@@ -7,8 +7,10 @@ import type { RawMessage } from '../../src/message/message.ts'
 import { type ClaimCheckOptions, claimCheck } from '../../src/payload/claim-check.ts'
 import type { ObjectStore } from '../../src/payload/object-store.ts'
 import { bytesOf, call, placed, received, textOf, withBytes } from '../support/payload-world.ts'
+import { VirtualRuntime } from '../support/virtual-runtime.ts'
 
 const large = `"${'x'.repeat(200)}"`
+const hour = 3_600_000
 
 /** A store that records its calls. */
 function recordedStore() {
@@ -30,7 +32,8 @@ function recordedStore() {
 
 async function openWorld(options: Partial<ClaimCheckOptions> = {}) {
   const { store, calls, real } = recordedStore()
-  const codec = claimCheck({ store, above: 100, ...options })
+  const runtime = new VirtualRuntime({ start: Date.UTC(2026, 10, 19, 7, 59, 59) })
+  const codec = claimCheck({ store, above: 100, runtime, ...options })
   const encode = async (message: RawMessage): Promise<RawMessage> => await codec.encode(message, call)
   const decode = async (message: RawMessage): Promise<RawMessage> => await codec.decode(message, call)
   const stored = async () => {
@@ -38,7 +41,7 @@ async function openWorld(options: Partial<ClaimCheckOptions> = {}) {
     for await (const { key } of real.list({ olderThan: new Date('9999-01-01') })) keys.push(key)
     return keys
   }
-  return { codec, calls, real, encode, decode, stored, sent: received(await encode(placed(large))) }
+  return { codec, runtime, calls, real, encode, decode, stored, sent: received(await encode(placed(large))) }
 }
 
 /** The reference in a message, with changes. */
@@ -52,7 +55,7 @@ const refused = { code: 'ACKORD_PAYLOAD_INVALID', retryable: false }
 describe('claimCheck()', () => {
   it('stores the data of a large message, and sends a reference with its size and hash', async () => {
     const { sent, decode, calls } = await openWorld()
-    const key = `${sha256('["/shop","o1"]').slice(0, 32)}-${sha256(large)}`
+    const key = `2026-11-19T07-${sha256('["/shop","o1"]').slice(0, 32)}-${sha256(large)}`
     expect(JSON.parse(textOf(sent))).toEqual({ key, size: 202, sha256: sha256(large), datacontenttype: 'application/json' })
     expect(sent.attributes).toEqual({
       ...placed().attributes,
@@ -91,7 +94,7 @@ describe('claimCheck()', () => {
     expect((await decode(received(await encode(message)))).attributes).toEqual(message.attributes)
   })
 
-  it('stores the same message once, however often its transaction is retried', async () => {
+  it('stores the same message once, however often its transaction is retried within an hour', async () => {
     const { encode, stored, sent } = await openWorld()
     const again = await encode(placed(large))
     expect(textOf(again)).toBe(textOf(sent))
@@ -102,11 +105,24 @@ describe('claimCheck()', () => {
     expect(await stored()).toHaveLength(4)
   })
 
+  it('stores another object in the next hour, so that nothing is stored under the key of an object that may be collected', async () => {
+    const { runtime, encode, decode, stored, sent } = await openWorld()
+    await runtime.advance(1000)
+    const again = received(await encode(placed(large)))
+    const [first, second] = [sent, again].map((message) => JSON.parse(textOf(message)) as { key: string })
+    expect(second).toEqual({ ...first, key: first?.key.replace('T07-', 'T08-') })
+    expect(await stored()).toEqual([first?.key, second?.key])
+    expect([textOf(await decode(sent)), textOf(await decode(again))]).toEqual([large, large])
+    await runtime.advance(hour - 1)
+    await encode(placed(large))
+    expect(await stored()).toHaveLength(2)
+  })
+
   it('puts a prefix before new keys, and reads every prefix', async () => {
-    const { real } = await openWorld()
-    const [one, two] = ['orders/', 'orders-2026'].map((keyPrefix) => claimCheck({ store: real, above: 1, keyPrefix }))
+    const { real, runtime } = await openWorld()
+    const [one, two] = ['orders/', 'orders-2026'].map((keyPrefix) => claimCheck({ store: real, above: 1, keyPrefix, runtime }))
     const sent = received((await one?.encode(placed(large), call)) as RawMessage)
-    expect(JSON.parse(textOf(sent)).key).toMatch(/^orders\/[0-9a-f]{32}-[0-9a-f]{64}$/)
+    expect(JSON.parse(textOf(sent)).key).toMatch(/^orders\/2026-11-19T07-[0-9a-f]{32}-[0-9a-f]{64}$/)
     expect(textOf((await two?.decode(sent, call)) as RawMessage)).toBe(large)
   })
 
@@ -170,6 +186,17 @@ describe('claimCheck()', () => {
       // Only a size that may be right needs an answer of the store.
       const isAsked = 'size' in changes && (changes.size === 201 || changes.size === 203)
       expect(calls).toHaveLength(isAsked ? 1 : 0)
+    })
+
+    it('is rejected with the key of another message of the same hour, of which it has the data', async () => {
+      const { sent, encode, decode, calls } = await openWorld()
+      const others = [await encode(placed(large, { id: 'o2' })), await encode(placed(large, { source: '/other' }))]
+      calls.length = 0
+      for (const other of others) {
+        const { key: foreign } = JSON.parse(textOf(other)) as { key: string }
+        await expect(decode(referring(sent, { key: foreign }))).rejects.toMatchObject(refused)
+      }
+      expect(calls).toEqual([])
     })
 
     it('is rejected with a prefix that leads out of the store', async () => {
@@ -270,6 +297,7 @@ describe('claimCheck()', () => {
     ['keyPrefix', { store, keyPrefix: '../' }],
     ['keyPrefix', { store, keyPrefix: '/' }],
     ['keyPrefix', { store, keyPrefix: 'a b/' }],
+    ['keyPrefix', { store, keyPrefix: 'x'.repeat(90) }],
     ['keyPrefix', { store, keyPrefix: 'x'.repeat(201) }],
   ])('rejects an invalid option: %s', (option, options) => {
     expect(() => claimCheck(options as never)).toThrow(expect.objectContaining({ code: 'ACKORD_INVALID_OPTION', option }))

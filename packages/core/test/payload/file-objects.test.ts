@@ -3,6 +3,7 @@ import { lstat, mkdir, mkdtemp, open, readdir, readFile, rm, stat, symlink, utim
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it, vi } from 'vitest'
+import { claimKey, claimName } from '../../src/payload/claim-key.ts'
 import { collectObjects } from '../../src/payload/collect-objects.ts'
 import { fileObjects } from '../../src/payload/file-objects.ts'
 import type { StoredObject } from '../../src/payload/object-store.ts'
@@ -139,7 +140,7 @@ describe('fileObjects()', () => {
     expect(await elsewhere.files()).toEqual(['secret'])
   })
 
-  it('lists no files that it has not written', async () => {
+  it('lists no files whose names are not keys', async () => {
     await using world = await openDirectory()
     await world.store.put('orders/1', bytes, { signal })
     for (const name of ['.hidden', 'with space', 'orders/.part', 'caf\u00e9']) await writeFile(join(world.directory, name), bytes)
@@ -154,20 +155,35 @@ describe('fileObjects()', () => {
     const handles = await fileHandles(world.directory)
     const resume = deferred<void>()
     const suspended = vi.spyOn(handles, 'sync').mockReturnValue(resume.promise)
-    const name = 'x'.repeat(200)
+    const longAgo = new Date(Date.now() - 3 * 86_400_000)
+    const name = claimKey('x'.repeat(89), longAgo.getTime(), claimName('/shop', 'o1', '0'.repeat(64)))
+    expect(name).toHaveLength(200)
     const putting = world.store.put(`orders/${name}`, bytes, { signal })
     await vi.waitFor(() => expect(suspended).toHaveBeenCalled())
     suspended.mockRestore()
     // What a crash at this point would leave.
     const [key = ''] = await listed(world.store)
-    expect(key).toMatch(/^orders\/x{150}\.[0-9a-f-]{36}\.part$/)
-    const longAgo = new Date(Date.now() - 3 * 86_400_000)
+    expect(key).toMatch(/^orders\/x{39}\d{4}-\d\d-\d\dT\d\d-[0-9a-f]{32}-0{64}\.[0-9a-f-]{36}\.part$/)
     await utimes(join(world.directory, key), longAgo, longAgo)
     await world.store.put('orders/1', bytes, { signal })
     expect(await collectObjects({ store: world.store, olderThan: 2 * 86_400_000, keyPrefix: 'orders/' })).toBe(1)
     expect(await listed(world.store)).toEqual(['orders/1'])
     resume.resolve()
     await expect(putting).rejects.toMatchObject({ code: 'ENOENT' })
+  })
+
+  it('lists the file that a crash has left of a name whose last 150 characters begin with a dot', async () => {
+    await using world = await openDirectory()
+    const handles = await fileHandles(world.directory)
+    const resume = deferred<void>()
+    const suspended = vi.spyOn(handles, 'sync').mockReturnValue(resume.promise)
+    const putting = world.store.put(`x.${'y'.repeat(149)}`, bytes, { signal })
+    await vi.waitFor(() => expect(suspended).toHaveBeenCalled())
+    suspended.mockRestore()
+    expect(await listed(world.store)).toEqual([expect.stringMatching(/^_y{149}\.[0-9a-f-]{36}\.part$/)])
+    resume.resolve()
+    await putting
+    expect(await world.files()).toEqual([`x.${'y'.repeat(149)}`])
   })
 
   it('reports a directory that is a file', async () => {
