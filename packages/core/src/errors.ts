@@ -16,6 +16,8 @@ export const errorCodes = [
   'ACKORD_COMMIT_UNKNOWN',
   'ACKORD_CROSS_SLOT',
   'ACKORD_DATABASE_BUSY',
+  'ACKORD_DEAD_LETTERS_BUSY',
+  'ACKORD_DELIVERY_LIMIT',
   'ACKORD_DUPLICATE_ID',
   'ACKORD_HANDLER_EXISTS',
   'ACKORD_HANDLER_REFUSED',
@@ -47,6 +49,7 @@ export const errorCodes = [
   'ACKORD_PUBLISH_FAILED',
   'ACKORD_REDIS_UNANSWERED',
   'ACKORD_REJECTED',
+  'ACKORD_REPLAY_RUNNING',
   'ACKORD_RETRY_EXHAUSTED',
   'ACKORD_SCHEMA',
   'ACKORD_SCOPE_ENDED',
@@ -84,7 +87,7 @@ export class AckordError extends Error {
   readonly retryable: boolean
 
   constructor(code: ErrorCode, message: string, options: AckordErrorOptions = {}) {
-    // Whatever a caller quotes in it, the text stays on one line and limited in length.
+    // Callers may quote foreign texts: the message stays on one line and limited in length.
     super(escapeText(message, maxMessageLength), 'cause' in options ? { cause: options.cause } : undefined)
     this.code = code
     this.retryable = options.retryable ?? true

@@ -108,7 +108,7 @@ function letterOf(stream: string, { seq, subject, data, header, time }: NatsStor
 const noMessageFound = 10_037
 const sequenceNotFound = 10_043
 
-/** Not erased: overwriting the bytes on disk would take long, and nobody asked for it. */
+/** Not erased: overwriting the bytes on disk would take long, and the caller did not ask for it. */
 async function deleteMessage(streams: NatsStreams, stream: string, sequence: number): Promise<void> {
   try {
     await streams.deleteMessage(stream, sequence, false)

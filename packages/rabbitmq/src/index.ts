@@ -1,5 +1,5 @@
 export type { RabbitmqChannel, RabbitmqConfirmChannel, RabbitmqConnection, RabbitmqMessage, RabbitmqProperties } from './client.ts'
-export type { DeadLetterChannel, DeadLetterConnection } from './dead-letters.ts'
+export type { DeadLetterChannel, DeadLetterConnection, RabbitmqDeadLettersOptions } from './dead-letters.ts'
 export { rabbitmqDeadLetters } from './dead-letters.ts'
 export type { RabbitmqPublisherOptions, RabbitmqRoute } from './publisher/rabbitmq-publisher.ts'
 export { rabbitmqPublisher } from './publisher/rabbitmq-publisher.ts'

@@ -1,13 +1,18 @@
 import { isAckordError } from '@ackord/core'
-import type { DeadLetterQueue } from '@ackord/core/broker'
+import type { DeadLetterQueue, DeadLetters } from '@ackord/core/broker'
 import { CommandError, exitCode, usageError } from '../output/errors.ts'
-import type { Broker } from './open-broker.ts'
+import type { Broker, LettersOptions } from './open-broker.ts'
 
-/** Opens a dead-letter destination. `group`: whose offset marks the letters that are done; Kafka only. The caller closes it, before the broker. */
-export async function openLetters(broker: Broker, destination: string, group: string): Promise<DeadLetterQueue> {
-  const letters = await broker.deadLetters?.(destination, group)
+/** The letters of a dead-letter destination, which need not exist yet. */
+export async function lettersOf(broker: Broker, destination: string, options: LettersOptions): Promise<DeadLetters> {
+  const letters = await broker.deadLetters?.(destination, options)
   if (letters === undefined)
     throw usageError(`Dead letters at ${broker.address} cannot be listed.`, 'Read them with a consumer of that broker.')
+  return letters
+}
+
+/** Opens a dead-letter destination. The caller closes it, before the broker. */
+export async function openLetters(letters: DeadLetters): Promise<DeadLetterQueue> {
   try {
     return await letters.open()
   } catch (error) {

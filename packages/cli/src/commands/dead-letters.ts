@@ -2,8 +2,8 @@ import { Message, systemRuntime } from '@ackord/core'
 import type { DeadLetterQueue, StoredLetter } from '@ackord/core/broker'
 import { type Letter, type LetterFilter, matchingLetters, type ReplayResult, replay, targetOf } from '@ackord/core/internal'
 import type { Command } from 'commander'
-import { openBroker } from '../brokers/open-broker.ts'
-import { openLetters } from '../brokers/open-letters.ts'
+import { type LettersOptions, openBroker } from '../brokers/open-broker.ts'
+import { lettersOf, openLetters } from '../brokers/open-letters.ts'
 import { closeWithin, unlessAborted } from '../lifecycle.ts'
 import { confirm } from '../output/confirm.ts'
 import { CommandError, type ExitCode, exitCode, usageError } from '../output/errors.ts'
@@ -14,12 +14,12 @@ import { printable } from '../output/text.ts'
 import type { Execute, Session } from '../session.ts'
 import { parseInstant, parseRate } from '../settings/duration.ts'
 import { newCommand, parseInteger, setting } from '../settings/settings.ts'
+import { deliveryLimitOption } from './delivery-limit.ts'
 import { readable } from './show.ts'
 
-interface QueueOptions {
+interface QueueOptions extends LettersOptions {
   readonly broker?: string | undefined
   readonly from?: string | undefined
-  readonly group: string
 }
 
 interface FilterOptions {
@@ -59,6 +59,7 @@ function queueCommand(name: string): Command {
     .addOption(setting('--broker <url>', 'amqp://, amqp10://, nats://, kafka://, redis:// or redis+cluster://'))
     .option('--from <destination>', 'the dead-letter destination: a queue, subject, topic or stream')
     .option('--group <name>', 'the group whose offset marks the letters that are done (Kafka)', 'ackord-dead-letters')
+    .addOption(deliveryLimitOption())
 }
 
 function addLetterFilter(command: Command): Command {
@@ -97,7 +98,10 @@ function listCommand(execute: Execute): Command {
 function showCommand(execute: Execute): Command {
   return queueCommand('show')
     .description('Shows the letters of one message, with its attributes as they were, and leaves them where they are.')
-    .argument('<id>', 'id of the message, or position of the letter, as listed by `ackord dead-letters list`')
+    .argument(
+      '<id>',
+      'id of the letter, as listed by `ackord dead-letters list`: that of its message, or its position if the message has none',
+    )
     .option('--data', 'include the payload, which may be confidential')
     .action(
       execute(
@@ -139,7 +143,7 @@ function replayCommand(execute: Execute): Command {
     .description(
       'Publishes letters to the destination that they came from, with the same id, and removes each one when the broker has confirmed it.',
     )
-    .argument('[ids...]', 'ids of messages, or positions of letters, as listed by `ackord dead-letters list`')
+    .argument('[ids...]', 'ids of letters, as listed by `ackord dead-letters list`')
     .option('--all', 'all letters')
     .option('--to <destination>', 'publish them here instead; required for letters that do not say where they came from')
     .option('--rate <rate>', 'at most this many, such as 50/s or 30/m (default: no limit)', parseRate)
@@ -219,7 +223,7 @@ async function runReplay(session: Session, queue: DeadLetterQueue, options: Repl
 function discardCommand(execute: Execute): Command {
   return addLetterFilter(queueCommand('discard'))
     .description('Deletes letters permanently: their messages are never handled.')
-    .argument('[ids...]', 'ids of messages, or positions of letters, as listed by `ackord dead-letters list`')
+    .argument('[ids...]', 'ids of letters, as listed by `ackord dead-letters list`')
     .option('--all', 'all letters')
     .option('--reason <text>', 'the reason, for the log')
     .option('--yes', 'do not ask; required without a terminal')
@@ -269,12 +273,12 @@ async function discard(session: Session, queue: DeadLetterQueue, options: Discar
 /** Opens the dead-letter destination, and closes it in any case: the letters of a RabbitMQ queue return to it then. */
 async function withQueue(session: Session, options: QueueOptions, work: (queue: DeadLetterQueue) => Promise<ExitCode>): Promise<ExitCode> {
   const { output, secrets, signal } = session
-  const { broker: url, from, group } = options
+  const { broker: url, from, group, deliveryLimit } = options
   if (from === undefined || from === '') throw usageError('--from is missing: the dead-letter destination.', 'Such as: --from orders.dead')
   const logger = output.logger()
   await using broker = await unlessAborted(openBroker(url, { option: '--broker', logger, secrets }), signal)
   return await talkingTo(broker.address, async () => {
-    const queue = await unlessAborted(openLetters(broker, from, group), signal)
+    const queue = await unlessAborted(lettersOf(broker, from, { group, deliveryLimit }).then(openLetters), signal)
     try {
       return await work(queue)
     } finally {

@@ -1,19 +1,17 @@
 import { type DeadLetterPort, deadLetterPort } from '@ackord/core/broker'
-import { type Broker, openBroker } from '../brokers/open-broker.ts'
-import { openLetters } from '../brokers/open-letters.ts'
+import { type Broker, type LettersOptions, openBroker } from '../brokers/open-broker.ts'
+import { lettersOf, openLetters } from '../brokers/open-letters.ts'
 import { unlessAborted } from '../lifecycle.ts'
 import { usageError } from '../output/errors.ts'
 import { talkingTo } from '../output/explain-failure.ts'
 import type { Session } from '../session.ts'
 import { namedUrls } from '../settings/named-urls.ts'
 
-export interface DeadLetterOptions {
+export interface DeadLetterOptions extends LettersOptions {
   /** URLs, each alone or as `name=url`. */
   readonly brokers: readonly string[]
   /** Dead-letter destinations; with several brokers as `broker=destination`. */
   readonly deadLetters: readonly string[]
-  /** The group whose offset marks the letters that are done; Kafka only. */
-  readonly group: string
 }
 
 export interface OpenedDeadLetters extends AsyncDisposable {
@@ -24,7 +22,7 @@ export interface OpenedDeadLetters extends AsyncDisposable {
 /** Connects to the brokers that have dead letters. Looks once at each destination, so that a wrong name is reported at the start. */
 export async function openDeadLetters(
   session: Session,
-  { brokers: urls, deadLetters, group }: DeadLetterOptions,
+  { brokers: urls, deadLetters, group, deliveryLimit }: DeadLetterOptions,
 ): Promise<OpenedDeadLetters> {
   const { output, secrets, signal } = session
   const logger = output.logger()
@@ -41,10 +39,14 @@ export async function openDeadLetters(
 
   async function portAt(place: LetterPlace): Promise<DeadLetterPort> {
     const broker = await brokerAt(place)
-    const open = () => openLetters(broker, place.destination, group)
-    const first = await talkingTo(broker.address, () => unlessAborted(open(), signal))
-    await first[Symbol.asyncDispose]()
-    return deadLetterPort({ open, logger, mask: (text) => output.masked(text) })
+    return await talkingTo(broker.address, async () => {
+      // The same for all looks: that of RabbitMQ remembers which letters were delivered too often.
+      const finding = lettersOf(broker, place.destination, { group, deliveryLimit })
+      const open = async () => await openLetters(await finding)
+      const first = await unlessAborted(open(), signal)
+      await first[Symbol.asyncDispose]()
+      return deadLetterPort({ open, logger, mask: (text) => output.masked(text) })
+    })
   }
 
   try {

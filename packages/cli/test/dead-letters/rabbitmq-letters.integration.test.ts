@@ -1,5 +1,6 @@
 import { type Channel, connect } from 'amqplib'
 import { describe, expect, it } from 'vitest'
+import { ackord } from '../support/ackord.ts'
 import { idsOf, openLetters } from '../support/letters.ts'
 import { rabbitmqUrl } from '../support/services.ts'
 import { until } from '../support/until.ts'
@@ -48,6 +49,29 @@ describe('letters that no receiver of Ackord has written', () => {
     expect(await world.run('replay', '#1', '--to', world.origin.topic)).toMatchObject({ code: 0, last: { replayed: 1 } })
     const replayed = await channel.get(world.origin.topic, { noAck: true })
     expect(replayed).toMatchObject({ content: Buffer.from('{ no event'), properties: { contentType } })
+  })
+
+  it('are not looked at any more when half of the delivery limit of their queue is used up, except with --delivery-limit none', async () => {
+    await using world = await openLetters(rabbitmqUrl)
+    await using opened = await openChannel()
+    const { channel } = opened
+    const queue = `${world.dead.topic}-quorum`
+    await channel.assertQueue(queue, { arguments: { 'x-queue-type': 'quorum', 'x-delivery-limit': 4 } })
+    try {
+      channel.sendToQueue(queue, Buffer.from('{}'), { messageId: 'm1', type: 'order.place' })
+      await until(async () => (await channel.checkQueue(queue)).messageCount === 1)
+      const run = (command: string, ...more: readonly string[]) =>
+        ackord(['dead-letters', command, '--json', '--broker', rabbitmqUrl, '--from', queue, ...more])
+      expect(await run('list', '--delivery-limit', '4')).toMatchObject({ code: 0, last: { letters: [{ id: 'm1' }] } })
+      expect(await run('show', 'm1', '--delivery-limit', '4')).toMatchObject({ code: 0, last: { id: 'm1' } })
+      const refused = await run('replay', '--all', '--to', world.origin.topic, '--delivery-limit', '4')
+      expect(refused).toMatchObject({ code: 1, stdout: '', stderr: expect.stringContaining('--delivery-limit none') })
+      const replayed = await run('replay', '--all', '--to', world.origin.topic, '--delivery-limit', 'none')
+      expect(replayed).toMatchObject({ code: 0, last: { replayed: 1 } })
+      expect(await channel.checkQueue(queue)).toMatchObject({ messageCount: 0 })
+    } finally {
+      await channel.deleteQueue(queue)
+    }
   })
 
   it('return to their places when a command ends', async () => {

@@ -12,7 +12,7 @@ function portOf({ dead }: LettersWorld) {
   const logger = recordingLogger()
   const port = deadLetterPort({
     open: async () => {
-      const letters = await dead.broker.deadLetters?.(dead.topic, `group-${dead.topic}`)
+      const letters = await dead.broker.deadLetters?.(dead.topic, { group: `group-${dead.topic}` })
       if (letters === undefined) throw new Error('The broker has no dead letters.')
       return await letters.open()
     },

@@ -12,7 +12,7 @@ import type { BrokerAddress, Closable } from './source.ts'
 
 /** A message to be sent. Its result must be reported once; further results are ignored. */
 export interface Outgoing<Item> {
-  /** What {@link PublisherDriver.write} returned. */
+  /** The result of {@link PublisherDriver.write}. */
   readonly item: Item
   settle(result: PublishResult): void
 }
@@ -25,13 +25,13 @@ export interface SendOptions {
 }
 
 /**
- * What a publisher does differently from every other one. A driver that logs inherits the logger of the relay or the router by `inheritPorts()`. `system`, `serverAddress` and
+ * The broker-specific half of a publisher. A driver that logs inherits the logger of the relay or the router by `inheritPorts()`. `system`, `serverAddress` and
  * `serverPort` become those of the publisher.
  */
 export interface PublisherDriver<Item, Route = string> extends Part, BrokerAddress {
   /** Names the broker in error messages, such as 'RabbitMQ'. */
   readonly broker: string
-  /** What `route` returns, in error messages. Default: 'route'. */
+  /** A noun for the result of `route`, in error messages. Default: 'route'. */
   readonly routeName?: string | undefined
   /** Where a message to this destination goes, such as a topic. An error fails this message, and a relay tries it again. */
   route(destination: string, message: RawMessage): Route | PublishFailure

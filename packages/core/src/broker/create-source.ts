@@ -23,7 +23,7 @@ export interface SourceSession extends Connection {
   close(): Promise<void>
 }
 
-/** What a source does differently from every other one. A driver belongs to one iteration. `system`, `serverAddress` and `serverPort` become those of the source. */
+/** The broker-specific half of a source. A driver belongs to one iteration. `system`, `serverAddress` and `serverPort` become those of the source. */
 export interface SourceDriver<Item> extends ReconnectOptions, BrokerAddress {
   /** Creates a session, which passes what it receives to `push`. Rejects if the broker cannot be reached; an abort need not be obeyed. */
   open(push: (item: Item) => void, signal: AbortSignal): SourceSession | Promise<SourceSession>

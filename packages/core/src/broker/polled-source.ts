@@ -6,7 +6,7 @@ import { leaseLostError, sourceDisposedError } from './settlement-errors.ts'
 import type { BrokerAddress, Closable, Source } from './source.ts'
 
 /**
- * What a source does differently that claims messages with a lease, as from SQS or from a table. A driver belongs to one iteration. Its calls may reject: then the
+ * The broker-specific half of a source that claims messages with a lease, as from SQS or from a table. A driver belongs to one iteration. Its calls may reject: then the
  * iteration reconnects, or the message comes again when its lease expires. `system`, `serverAddress` and `serverPort` become those of the source.
  */
 export interface PolledSourceDriver<Item extends object> extends Omit<ReconnectOptions, 'logger'>, BrokerAddress {

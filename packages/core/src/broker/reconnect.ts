@@ -58,7 +58,7 @@ export interface Connection {
   readonly ended: Promise<unknown>
 }
 
-/** What is known when a connection has failed. */
+/** The state of a reconnecting iteration when a connection has failed. */
 export interface FailureState {
   /** Whether it was the opening that failed; otherwise the connection was open. */
   readonly opening: boolean

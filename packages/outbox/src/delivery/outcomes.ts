@@ -48,7 +48,7 @@ function errorText(error: unknown): string {
 
 const maxCauseLength = 200
 
-/** What many failures have in common: the error code, and the text without what differs from record to record. */
+/** The cause that many failures have in common: the error code, and the text without what differs from record to record. */
 export function causeOf(thrown: unknown): string {
   const error = toError(thrown)
   const { code } = error as { readonly code?: unknown }

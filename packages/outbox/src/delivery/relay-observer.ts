@@ -168,7 +168,7 @@ export class OutboxMeter {
     this.#countByDestination(metricNames[what], records, labels)
   }
 
-  /** What happened since the last call, by destination. */
+  /** The counts since the last call, by destination. */
   takeRates(): readonly Pick<OutboxRate, 'destination' | 'published' | 'failed' | 'parked'>[] {
     const rates = [...this.#rates].map(([destination, counts]) => ({ destination, ...counts }))
     this.#rates.clear()

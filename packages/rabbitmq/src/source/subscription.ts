@@ -79,7 +79,7 @@ export class Subscription implements SourceDriver<ChannelDelivery> {
     try {
       return await abortable(creating, signal)
     } catch (error) {
-      // Nobody uses the channel if it is created after the abort.
+      // A channel that is created after the abort is not used.
       creating.then((unused) => unused.close()).catch(() => {})
       throw error
     }

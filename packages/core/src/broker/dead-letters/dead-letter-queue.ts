@@ -32,7 +32,7 @@ export interface DeadLetterQueue {
   [Symbol.asyncDispose](): Promise<void>
 }
 
-/** What the dead letters of all brokers have in common. */
+/** The options that the dead letters of all brokers have in common. */
 export interface DeadLettersOptions {
   /** Publishes replayed letters. It is not closed. Default: a publisher on the same connection, for the time of each look. */
   readonly publisher?: Publisher | undefined

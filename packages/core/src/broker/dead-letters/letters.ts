@@ -45,7 +45,7 @@ const incomplete = {
 
 /** Which letters are meant. All criteria must match. */
 export interface LetterFilter {
-  /** Ids of messages, or positions. */
+  /** Ids of letters, as in {@link Letter.id}. Positions name only letters whose messages have no id: senders choose ids, and one could look like a position. */
   readonly ids?: ReadonlySet<string> | undefined
   readonly type?: string | undefined
   readonly source?: string | undefined
@@ -56,11 +56,11 @@ export interface LetterFilter {
 
 /** A letter without a time does not match a filter by time. */
 function matches({ ids, type, source, since = -Infinity, until = Infinity }: LetterFilter, letter: Letter): boolean {
-  const { message, stored, failedAt } = letter
+  const { message, failedAt } = letter
   const inTime = failedAt === undefined ? since === -Infinity && until === Infinity : failedAt >= since && failedAt <= until
   return (
     inTime &&
-    (ids === undefined || ids.has(letter.id) || ids.has(stored.position)) &&
+    (ids === undefined || ids.has(letter.id)) &&
     (type === undefined || type === message.type) &&
     (source === undefined || source === message.source)
   )
