@@ -20,6 +20,7 @@ export const sidebar = [
     text: 'Guides',
     items: [
       { text: 'Handlers: commands and events', link: '/guides/handlers' },
+      { text: 'Middleware', link: '/guides/middleware' },
       { text: 'The inbox', link: '/guides/inbox' },
       { text: 'A service in one call', link: '/guides/service' },
       { text: 'The outbox without a router', link: '/guides/outbox' },

@@ -21,7 +21,7 @@ export const idempotentKey = 'ackord:idempotent'
 type Engine = IdempotencyEngine<unknown, PlatformRequest>
 
 /** Runs the methods that are decorated with `@Idempotent()` on the store of its instance. */
-export class IdempotencyInterceptor implements NestInterceptor {
+class IdempotencyInterceptor implements NestInterceptor {
   readonly #instance: AckordInstance
   readonly #engines = new WeakMap<object, Engine>()
 
@@ -80,7 +80,7 @@ export function idempotencyInterceptor(instance: string | undefined): Type<NestI
 }
 
 /**
- * What Nest will send, before it sends it: the value of the method as JSON, the status, and the headers that the method has set. Interceptors outside of this one
+ * The answer that Nest is about to send: the value of the method as JSON, the status, and the headers that the method has set. Interceptors outside of this one
  * see the same value when the answer is sent again.
  */
 function answerOf(result: unknown, response: HttpResponse): StoredAnswer {
