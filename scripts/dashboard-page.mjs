@@ -34,6 +34,8 @@ function isStale() {
 
 async function buildPage() {
   checkTypes()
+  // Tests build the page, too. With their NODE_ENV the libraries would be those for development.
+  process.env['NODE_ENV'] = 'production'
   // Beside the last build, which a test may be reading.
   const next = `${output}.${process.pid}`
   try {

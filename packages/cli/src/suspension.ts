@@ -1,4 +1,4 @@
-/** What has to be restored while the process is stopped, such as the screen of a terminal. Both functions take effect before they return. */
+/** A resource that has to be restored while the process is stopped, such as the screen of a terminal. Both functions take effect before they return. */
 export interface Suspendable {
   suspend(): void
   /** Also called without `suspend()`, after a stop that nothing announces (SIGSTOP). Idempotent. */

@@ -22,11 +22,11 @@ export interface DashboardOptions {
   readonly inboxes?: Readonly<Record<string, InboxAdmin>> | undefined
   /** The dead letters of brokers. Default: none. */
   readonly deadLetters?: Readonly<Record<string, DeadLetterPort>> | undefined
-  /** What the consumers of this process have handled; see `dashboardMetrics()`. Default: not shown. */
+  /** The messages that consumers of this process have handled; see `dashboardMetrics()`. Default: not shown. */
   readonly metrics?: DashboardMetrics | undefined
   /** Runs the checks of `ackord doctor`, on demand. Default: none. */
   readonly doctor?: (() => Promise<readonly DoctorCheck[]>) | undefined
-  /** Required. `allowEverybody()` gives everybody all rights. */
+  /** Required. `allowEverybody()` gives all rights to every user. */
   readonly authorize: Authorize
   /** Whether the server refuses all actions, whatever the rights of a user. Default: false. */
   readonly readOnly?: boolean | undefined
@@ -100,7 +100,7 @@ export function checkOptions(options: DashboardOptions): Settings {
   }
 }
 
-/** Lets everybody in, with all rights: for a dashboard that only its owner can reach. */
+/** Admits every user, with all rights: for a dashboard that only its owner can reach. */
 export function allowEverybody(): Authorize {
   return () => ({ name: 'everybody', rights: allRights })
 }

@@ -39,7 +39,7 @@ export interface Dashboard extends AsyncDisposable {
 const maxActionsPerMinute = 20
 const maxPreviewsPerMinute = 60
 
-/** Does no I/O: stores are read when somebody looks. */
+/** Does no I/O: stores are read when a browser asks. */
 export function createDashboard(options: DashboardOptions): Dashboard {
   return new WebDashboard(checkOptions(options), new PageFiles())
 }
@@ -135,6 +135,7 @@ function createServices(settings: Settings): Services {
   const poller = new OverviewPoller(stores, metrics, runtime)
   const redactor = new Redactor(redact, { runtime, logger })
   const sealed = new SealedTexts()
+  const view = new RecordView(redactor, sealed)
   return {
     stores,
     inboxes,
@@ -142,12 +143,12 @@ function createServices(settings: Settings): Services {
     doctor,
     readOnly,
     traceUrl,
-    view: new RecordView(redactor, sealed),
+    view,
     letterView: new LetterView(redactor, sealed),
     sealed,
     poller,
     events: new EventStreams(poller, runtime),
-    jobs: new Jobs(runtime),
+    jobs: new Jobs(runtime, (error) => view.errorText(error)),
     actionLog: new ActionLog(logger, onAction),
     actionLimit: new RateLimit(runtime, maxActionsPerMinute),
     previewLimit: new RateLimit(runtime, maxPreviewsPerMinute),

@@ -23,7 +23,7 @@ const types: Readonly<Record<string, string>> = {
 /** Vite puts a hash of the content into the names of assets. */
 const hashedName = /^assets\/.*-[\w-]{8}\.\w+$/
 
-/** The static files of the page. They contain no data, and everybody gets them. */
+/** The static files of the page. They contain no data, and are served without authorization. */
 export class PageFiles {
   readonly #folder: URL
   #files: Promise<ReadonlyMap<string, PageFile>> | undefined

@@ -50,6 +50,7 @@ export { completeAdministration } from './store/note-administration.ts'
 export type { Note, NoteKind, NoteQuery, OutboxNotes } from './store/notes.ts'
 export type {
   AuditEntry,
+  AuditedSteps,
   ChosenRecords,
   DestinationPause,
   DestinationStats,
@@ -84,4 +85,6 @@ export type {
   Outcome,
   RecordTaker,
 } from './store/outbox-store.ts'
+export type { RecordPartition } from './store/partition-ranges.ts'
+export { findPartition } from './store/partition-ranges.ts'
 export { attributesToJson, checkRearm, checkRecordSize, checkReferences, defaultMaxSize, invalidCursor } from './store/record-checks.ts'

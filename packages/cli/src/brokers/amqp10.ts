@@ -54,7 +54,7 @@ export async function openAmqp10(option: string, url: ServiceUrl, logger: Logger
       await channel.deleteQueue(topic)
       await channel.close()
     },
-    deadLetters: async (queue) => rabbitmqDeadLetters(await manage(), queue, { publisher, logger }),
+    deadLetters: async (queue, { deliveryLimit }) => rabbitmqDeadLetters(await manage(), queue, { publisher, logger, deliveryLimit }),
     async problemOf(destination) {
       if (!isRabbitmq(outgoing) || destination.startsWith('/')) return undefined
       const channel = await (await manage()).createChannel()

@@ -50,7 +50,7 @@ export async function openKafka({ hosts, user, password, scheme, address }: Serv
       // A mock cluster has no controller, which deletes topics.
       if (brokers.some(({ nodeId }) => nodeId === controller)) await admin.deleteTopics({ topics: [topic] })
     },
-    deadLetters: (topic, group) => kafkaDeadLetters(kafka, admin, topic, { publisher, group, logger }),
+    deadLetters: (topic, { group }) => kafkaDeadLetters(kafka, admin, topic, { publisher, group, logger }),
     async problemOf(destination) {
       if (await exists(destination)) return undefined
       return `There is no topic '${destination}'. Create it, or map the destination to one that exists: --map ${destination}=topic`

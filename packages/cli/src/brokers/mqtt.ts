@@ -10,7 +10,7 @@ const connectTimeout = 5000
 /** The group of the demo's subscriptions. */
 const group = 'demo'
 
-/** A destination is a topic. A message to a topic that nobody has subscribed to is refused. */
+/** A destination is a topic. A message to a topic without subscribers is refused. */
 export async function openMqtt(option: string, url: ServiceUrl, logger: Logger): Promise<Broker> {
   if (url.path !== '') {
     throw usageError(`${option} has a path, which MQTT does not have.`, 'Expected: mqtt://user:password@host:1883 or mqtts://host:8883')

@@ -104,6 +104,13 @@ async function open(url: ServiceUrl, { option, logger, memory = false }: OpenBro
   }
 }
 
+export interface LettersOptions {
+  /** The group whose offset marks the letters that are done; Kafka only. */
+  readonly group: string
+  /** The delivery limit of the queue; RabbitMQ only. Default: that of `rabbitmqDeadLetters()`. */
+  readonly deliveryLimit?: number | 'none' | undefined
+}
+
 /** A broker that the command has connected to. */
 export interface Broker {
   /** For output, without secrets. */
@@ -121,8 +128,8 @@ export interface Broker {
   repeatTopic?(topic: string): string
   /** Deletes the topic and its messages. Idempotent. */
   removeTopic(topic: string): Promise<void>
-  /** The letters of a dead-letter destination. `group`: whose offset marks the letters that are done; Kafka only. */
-  deadLetters?(from: string, group: string): DeadLetters | Promise<DeadLetters>
+  /** The letters of a dead-letter destination. */
+  deadLetters?(from: string, options: LettersOptions): DeadLetters | Promise<DeadLetters>
   /** Why publishing to this name would fail, as far as the broker can tell; `undefined` if no problem is known. */
   problemOf?(destination: string): Promise<string | undefined>
   /** Closes the connection. */

@@ -26,7 +26,7 @@ export async function openRabbitmq({ text, address }: ServiceUrl, logger: Logger
       await channel.deleteQueue(topic)
       await channel.close()
     },
-    deadLetters: (queue) => rabbitmqDeadLetters(outgoing, queue, { publisher, logger }),
+    deadLetters: (queue, { deliveryLimit }) => rabbitmqDeadLetters(outgoing, queue, { publisher, logger, deliveryLimit }),
     async problemOf(destination) {
       const channel = await outgoing.createChannel()
       channel.on('error', () => {})

@@ -35,8 +35,14 @@ function columnsOf(terminal: boolean): readonly Column<AuditEntry>[] {
     { heading: 'AT', cell: ({ at }) => (terminal ? toSeconds(at) : (instant(at) ?? '')) },
     { heading: 'BY', cell: ({ by = '-' }) => by, cut: { rank: 3, min: 8 } },
     { heading: 'ACTION', cell: ({ action }) => action },
-    { heading: 'RECORDS', cell: ({ count, error }) => (error !== undefined ? 'failed' : (count ?? 'unknown')) },
+    { heading: 'RECORDS', cell: recordsOf },
     { heading: 'WHAT', cell: ({ what }) => onOneLine(what), cut: { rank: 1, min: 10 } },
     { heading: 'REASON', cell: ({ reason = '', error }) => onOneLine(error ?? reason), cut: { rank: 2, min: 10 } },
   ]
+}
+
+/** An action in steps can fail after some of them. */
+function recordsOf({ count, error }: AuditEntry): string | number {
+  if (error === undefined) return count ?? 'unknown'
+  return count === undefined ? 'failed' : `failed after ${count}`
 }

@@ -11,6 +11,7 @@ import type { Execute, Session } from '../session.ts'
 import { newCommand, parseInteger, parseOutbox, storeUrls } from '../settings/settings.ts'
 import { checkOutbox, openRunStore } from '../stores/open-store.ts'
 import type { StoreLocation } from '../stores/store.ts'
+import { operatorOf } from './operator.ts'
 
 interface DemoCommandOptions {
   readonly orders: number
@@ -48,7 +49,8 @@ async function runDemo(
     if (storeUrl === undefined) view.onStep('Starting PostgreSQL in this process.')
     await using store = await unlessAborted(openRunStore(storeUrl, { name, secrets, outbox }), signal)
     const topics = { orders: `${name}-orders`, events: `${name}-events` }
-    await using served = dashboard ? await serveStores(session, new Map([['demo', store]]), { host: '127.0.0.1', port: 0 }) : undefined
+    const serving = { host: '127.0.0.1', port: 0, by: operatorOf({}) }
+    await using served = dashboard ? await serveStores(session, new Map([['demo', store]]), serving) : undefined
     if (served !== undefined) view.onStep(`The dashboard is at ${served.url}`)
     const finish = async (done: DemoReport) => {
       view.end()

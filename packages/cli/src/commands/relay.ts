@@ -141,7 +141,7 @@ async function runRelay(session: Session, options: RelayCommandOptions): Promise
   return exitCode.ok
 }
 
-/** What single values cannot show. Checked before anything is opened. */
+/** Checks combinations of options, before anything is opened. */
 function checkTogether(options: RelayCommandOptions): void {
   const { lease, publishTimeout, mode, order = mode === 'log' ? 'perKey' : 'none', onExhausted = 'park' } = options
   const [leased, limit] = [lease ?? relayDefaults.lease, publishTimeout ?? relayDefaults.publishTimeout]

@@ -38,11 +38,12 @@ export function relaysCommand(execute: Execute): Command {
 function relaysObject({ address, relays, pauses }: Relays): object {
   return {
     store: address,
-    relays: relays.map(({ uptime, age, inFlight, down, ...rest }) => ({
+    relays: relays.map(({ uptime, age, inFlight, down, ownedPartitions, ...rest }) => ({
       ...rest,
       uptime_ms: uptime,
       age_ms: age,
       in_flight: inFlight,
+      owned_partitions: ownedPartitions,
       down: down.map(({ destination, downFor }) => ({ destination, down_for_ms: downFor })),
     })),
     pauses: pauses.map(({ since, until, ...rest }) => ({ ...rest, since: instant(since), until: instant(until) ?? null })),
@@ -51,19 +52,20 @@ function relaysObject({ address, relays, pauses }: Relays): object {
 
 function relayLines(output: Output, { address, relays, pauses }: Relays): readonly string[] {
   const columns: readonly Column<RelayReport>[] = [
-    { heading: 'HOST', cell: ({ host }) => host, cut: { rank: 2, min: 8 } },
+    { heading: 'HOST', cell: ({ host }) => host, cut: { rank: 3, min: 8 } },
     { heading: 'PID', cell: ({ pid }) => pid },
     { heading: 'UPTIME', cell: ({ uptime }) => formatDuration(uptime) },
     { heading: 'IN FLIGHT', cell: ({ inFlight }) => inFlight },
     { heading: 'PARTITIONS', cell: ({ partitions }) => partitions ?? '', omit: 2 },
+    { heading: 'OWNS', cell: ({ ownedPartitions = '' }) => ownedPartitions, cut: { rank: 1, min: 8 }, omit: 1 },
     { heading: 'PUBLISHED', cell: ({ published }) => published },
     { heading: 'FAILED', cell: ({ failed }) => failed },
     { heading: 'PARKED', cell: ({ parked }) => parked },
     {
       heading: 'DOWN',
       cell: ({ down }) => down.map(({ destination, downFor }) => `${destination} (${formatDuration(downFor)})`).join(', '),
-      cut: { rank: 1, min: 10 },
-      omit: 1,
+      cut: { rank: 2, min: 10 },
+      omit: 3,
       colour: (text) => output.colours.yellow(text),
     },
   ]

@@ -1,4 +1,4 @@
-import type { OutboxAdmin, OutboxRecord, RecordFailure } from '@ackord/outbox'
+import { findPartition, type OutboxAdmin, type OutboxRecord, type RecordFailure, type RecordPartition } from '@ackord/outbox'
 import type { Command } from 'commander'
 import { CommandError, exitCode } from '../output/errors.ts'
 import type { Output } from '../output/output.ts'
@@ -29,7 +29,9 @@ export function showCommand(execute: Execute): Command {
         if (records.length === 0) throw notFound(ids, options, store.address)
         for (const [index, record] of records.entries()) {
           if (index > 0) output.line()
-          show(output, record, (await admin.history?.(record.id)) ?? [], options.data === true)
+          const partition = await findPartition(admin, record)
+          const history = (await admin.history?.(record.id)) ?? []
+          show(output, record, { history, partition, withData: options.data === true })
         }
         return exitCode.ok
       }),
@@ -51,13 +53,19 @@ function notFound([id = '']: readonly string[], { messageId }: ShowOptions, addr
   })
 }
 
-function show(output: Output, record: OutboxRecord, history: readonly RecordFailure[], withData: boolean): void {
+interface ShownParts {
+  readonly history: readonly RecordFailure[]
+  readonly partition: RecordPartition | undefined
+  readonly withData: boolean
+}
+
+function show(output: Output, record: OutboxRecord, { history, partition, withData }: ShownParts): void {
   const { attributes, data } = record.message
   const fields = recordObject(output, record)
   const errors = history.map(({ at, error }) => ({ at: instant(at), error: output.masked(error) }))
-  const shown = { ...fields, attributes, errors }
+  const shown = { ...fields, partition: partition && partitionObject(partition), attributes, errors }
   output.object(withData ? { ...shown, data_base64: Buffer.from(data).toString('base64') } : shown)
-  for (const [name, value] of Object.entries(fields)) {
+  for (const [name, value] of Object.entries({ ...fields, partition: partition && partitionText(partition) })) {
     if (value !== undefined) output.line(`${output.colours.bold(name.padEnd(14))}${printable(String(value))}`)
   }
   output.line(output.colours.bold('attributes'))
@@ -65,6 +73,14 @@ function show(output: Output, record: OutboxRecord, history: readonly RecordFail
   if (errors.length > 0) output.line(output.colours.bold('errors, the latest first'))
   for (const { at, error } of errors) output.line(`  ${at} ${printable(error)}`)
   if (withData) output.line(`${output.colours.bold('data')}\n${readable(data)}`)
+}
+
+function partitionObject({ number, owner }: RecordPartition): object {
+  return { number, owner: owner && { id: owner.id, host: owner.host, pid: owner.pid } }
+}
+
+function partitionText({ number, owner }: RecordPartition): string {
+  return owner === undefined ? `${number}, not owned by a relay` : `${number}, owned by ${owner.host} pid ${owner.pid}`
 }
 
 /** As text if it is valid UTF-8. */

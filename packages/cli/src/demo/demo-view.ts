@@ -30,7 +30,7 @@ export function demoView(output: Output, orders: number): DemoView {
   }
 }
 
-/** What the demo found, what it means, and what to do next. */
+/** Prints the findings of the demo, their meaning, and the next step. */
 export function showSummary(
   output: Output,
   report: DemoReport,

@@ -1,7 +1,7 @@
 import type { SqlStore } from '../stores/store.ts'
 import { type Check, isDenied, privilegeCheck, runCheck } from './check.ts'
 
-/** What services and relays need at run time, and a column that an `UPDATE` can name. */
+/** The privileges that services and relays need at run time, and a column that an `UPDATE` can name. */
 const needed = [
   ['meta', ['SELECT', 'INSERT', 'UPDATE'], 'version'],
   ['inbox', ['SELECT', 'INSERT', 'DELETE'], 'received_at'],

@@ -2,7 +2,7 @@ import type { OutboxChoices, SqlStore } from '../stores/store.ts'
 import { type Check, privilegeCheck, runCheck } from './check.ts'
 
 /**
- * What services and relays need at run time. Numbers come from an identity column, whose sequence needs no privilege in table mode. `UPDATE` of the inbox is
+ * The privileges that services and relays need at run time. Numbers come from an identity column, whose sequence needs no privilege in table mode. `UPDATE` of the inbox is
  * for the row locks of the cleanup.
  */
 const needed = {

@@ -94,6 +94,7 @@ export function explainFailure(error: unknown, address?: string): CommandError {
   const schema = chain.find((each) => isAckordError(each, 'ACKORD_SCHEMA'))
   if (schema !== undefined) return schemaError(schema as Error)
   if (isAckordError(error, 'ACKORD_INVALID_OPTION')) return new CommandError(error.message, { exitCode: exitCode.usage, cause: error })
+  if (isAckordError(error, 'ACKORD_DELIVERY_LIMIT')) return new CommandError(error.message, { exitCode: exitCode.failed, cause: error })
   const found = explanationOf(chain)
   const where = address === undefined ? '' : ` ${address}`
   if (found === undefined) {

@@ -141,7 +141,7 @@ interface Exporter<Items> {
   export(items: Items, done: (result: ExportResult) => void): void
 }
 
-/** Logs the first failure of an outage, and its end. The SDK itself reports failures to nobody unless a diagnostic logger is set, and then with a stack for each. */
+/** Logs the first failure of an outage, and its end. The SDK itself reports no failures unless a diagnostic logger is set, and then with a stack for each. */
 class ExportReport {
   readonly #signal: 'traces' | 'metrics'
   readonly #address: string

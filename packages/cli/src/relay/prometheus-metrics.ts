@@ -18,7 +18,7 @@ interface Family {
   readonly kind: MetricDescription['kind']
   readonly help: string | undefined
   readonly labels: MetricDescription['labels']
-  /** What a value of the library is divided by. */
+  /** Values of the library are divided by this number. */
   readonly divisor: number
   /** Upper bounds of the buckets, without infinity. Empty if the metric is no histogram, or is not in the table. */
   readonly bounds: readonly number[]

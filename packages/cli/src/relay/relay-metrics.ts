@@ -8,7 +8,7 @@ import { PrometheusMetrics } from './prometheus-metrics.ts'
 import type { RelayStores } from './relay-stores.ts'
 
 /**
- * What the outbox itself reports while a relay reads it; SQL stores report nothing. Its other metrics are of the services that write to it and of
+ * The metrics that the outbox itself reports while a relay reads it; SQL stores report nothing. Its other metrics are of the services that write to it and of
  * operators, so a relay would only ever show 0.
  */
 const storeMetrics = {

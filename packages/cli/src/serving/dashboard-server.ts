@@ -1,4 +1,5 @@
-import { allowEverybody, createDashboard, type Dashboard, type DeadLetterPort, type DoctorCheck } from '@ackord/dashboard'
+import type { IncomingMessage, RequestListener } from 'node:http'
+import { type Authorize, allowEverybody, createDashboard, type Dashboard, type DeadLetterPort, type DoctorCheck } from '@ackord/dashboard'
 import type { OutboxAdmin } from '@ackord/outbox'
 import type { Check } from '../doctor/check.ts'
 import { checkStore } from '../doctor/store-checks.ts'
@@ -19,17 +20,40 @@ export interface DashboardOptions extends Omit<StoreOptions, 'store'>, ServingOp
 export interface ServingOptions extends ServerAddress {
   /** Default: one that is valid once. */
   readonly token?: string | undefined
+  /** Who uses it, for the audit. Default: unknown. */
+  readonly by?: string | undefined
+  /** The header in which a proxy names its user, for the audit; requires `token`, which only the proxy may know. Default: `by` does everything. */
+  readonly userHeader?: string | undefined
   readonly readOnly?: boolean | undefined
   readonly traceUrl?: string | undefined
 }
 
 /** Opens the stores and brokers, and serves their dashboard until it is disposed. */
 export async function serveDashboard(session: Session, options: DashboardOptions): Promise<HttpServer> {
-  const { stores: urls, brokers, deadLetters, group, host, port, token, readOnly, traceUrl, ...location } = options
+  const {
+    stores: urls,
+    brokers,
+    deadLetters,
+    group,
+    deliveryLimit,
+    host,
+    port,
+    token,
+    by,
+    userHeader,
+    readOnly,
+    traceUrl,
+    ...location
+  } = options
   if (token === undefined && !isLoopback(host))
     throw usageError(
       `--host ${host} can be reached from other machines.`,
       'Add --token, or listen on 127.0.0.1 behind a proxy that signs users in.',
+    )
+  if (userHeader !== undefined && token === undefined)
+    throw usageError(
+      '--user-header requires --token.',
+      'The proxy sends it as `Authorization: Bearer <token>`: otherwise everybody who reaches the port could choose a name.',
     )
   const opened: AsyncDisposable[] = []
   const closeAll = async () => {
@@ -42,9 +66,9 @@ export async function serveDashboard(session: Session, options: DashboardOptions
       opened.push(store)
       stores.set(name, store)
     }
-    const letters = await openDeadLetters(session, { brokers, deadLetters, group })
+    const letters = await openDeadLetters(session, { brokers, deadLetters, group, deliveryLimit })
     opened.push(letters)
-    const served = await serveStores(session, stores, { host, port, token, readOnly, traceUrl }, letters.ports)
+    const served = await serveStores(session, stores, { host, port, token, by, userHeader, readOnly, traceUrl }, letters.ports)
     opened.push(served)
     return { url: served.url, [Symbol.asyncDispose]: closeAll }
   } catch (error) {
@@ -57,14 +81,22 @@ export async function serveDashboard(session: Session, options: DashboardOptions
 export async function serveStores(
   session: Session,
   stores: ReadonlyMap<string, Store>,
-  { host, port, token, readOnly = false, traceUrl }: ServingOptions,
+  { host, port, token, by = 'unknown', userHeader, readOnly = false, traceUrl }: ServingOptions,
   deadLetters: Readonly<Record<string, DeadLetterPort>> = {},
 ): Promise<HttpServer> {
   const gate = new TokenGate(token)
-  const dashboard = dashboardOf(stores, gate, session, { readOnly, traceUrl, deadLetters })
-  const server = await startHttpServer({ host, port }, (request, response) => {
+  const everybody = allowEverybody()
+  const authorize: Authorize = async (request, incoming) => {
+    if (incoming === undefined || !gate.admits(incoming)) return undefined
+    const name = userHeader === undefined ? by : userIn(incoming, userHeader)
+    const identity = await everybody(request, incoming)
+    return name === undefined || identity === undefined ? undefined : { ...identity, name }
+  }
+  const dashboard = dashboardOf(stores, authorize, session, { readOnly, traceUrl, deadLetters })
+  const serve: RequestListener = (request, response) => {
     if (!gate.exchange(request, response)) dashboard.node(request, response)
-  })
+  }
+  const server = await startHttpServer({ host, port }, token === undefined ? onlyFromLoopback(serve) : serve)
   return {
     url: `${server.url}/?token=${encodeURIComponent(gate.token)}`,
     async [Symbol.asyncDispose]() {
@@ -76,7 +108,7 @@ export async function serveStores(
 
 function dashboardOf(
   stores: ReadonlyMap<string, Store>,
-  gate: TokenGate,
+  authorize: Authorize,
   { output }: Session,
   options: {
     readonly readOnly: boolean
@@ -85,15 +117,36 @@ function dashboardOf(
   },
 ): Dashboard {
   const logger = output.logger()
-  const everybody = allowEverybody()
   return createDashboard({
     ...options,
     stores: Object.fromEntries([...stores].map(([name, store]): [string, OutboxAdmin] => [name, store.outbox({ logger })])),
     inboxes: Object.fromEntries([...stores].map(([name, store]) => [name, store.inbox(logger)])),
     doctor: () => diagnose(stores),
-    authorize: (request, incoming) => (gate.admits(request.headers) ? everybody(request, incoming) : undefined),
+    authorize,
     logger,
   })
+}
+
+/**
+ * Refuses requests for another name than the loopback's. A page of any site can make a browser send requests to this port by a name of its own that it has pointed at 127.0.0.1
+ * (DNS rebinding), and for the browser they are of the same origin.
+ */
+function onlyFromLoopback(serve: RequestListener): RequestListener {
+  return (request, response) => {
+    const address = `http://${request.headers.host}`
+    const name = URL.canParse(address) ? new URL(address).hostname.replace(/^\[(.*)\]$/, '$1') : ''
+    if (isLoopback(name)) return serve(request, response)
+    const text = 'Use the address that the command has printed. Under another name, or behind a proxy, the dashboard requires --token.'
+    response.writeHead(403, { 'content-type': 'text/plain; charset=utf-8' }).end(`${text}\n`)
+  }
+}
+
+const maxNameLength = 200
+
+/** The user that the proxy names. `undefined` if the header is missing, or occurs twice: one of them would be from the client. */
+function userIn({ headersDistinct }: IncomingMessage, header: string): string | undefined {
+  const [name = '', ...others] = headersDistinct[header.toLowerCase()] ?? []
+  return name === '' || name.length > maxNameLength || others.length > 0 ? undefined : name
 }
 
 function isLoopback(host: string): boolean {

@@ -1,13 +1,14 @@
 import { randomBytes, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 
-const cookieName = 'ackord-dashboard'
+/** The shortest token that a user may choose: one that cannot be guessed by trying. */
+export const minTokenLength = 16
 /** Sessions that are kept; the oldest is forgotten first. */
 const maxSessions = 100
 
 /**
  * Lets in who has the token: the address that the command prints contains it. The first request with it gets a cookie, and is redirected to an address without the token,
- * so that it stays neither in the history of the browser nor in a link that somebody copies.
+ * so that it stays neither in the history of the browser nor in a link that a user copies.
  */
 export class TokenGate {
   readonly #reusable: boolean
@@ -24,9 +25,13 @@ export class TokenGate {
     return this.#token ?? ''
   }
 
-  /** Whether the request has been answered: it had a token, right or wrong. */
+  /** Whether the request has been answered: it had a token, right or wrong, or could not be read. */
   exchange(request: IncomingMessage, response: ServerResponse): boolean {
-    const url = new URL(request.url ?? '/', 'http://localhost')
+    const url = urlOf(request.url ?? '/')
+    if (url === undefined) {
+      response.writeHead(400, { 'content-type': 'text/plain; charset=utf-8' }).end('The address of the request cannot be read.\n')
+      return true
+    }
     const given = url.searchParams.get('token')
     if (given === null || request.method !== 'GET') return false
     response.setHeader('cache-control', 'no-store')
@@ -43,18 +48,32 @@ export class TokenGate {
       if (this.#sessions.size <= maxSessions) break
       this.#sessions.delete(oldest)
     }
-    response.writeHead(303, { location: url.pathname, 'set-cookie': `${cookieName}=${session}; HttpOnly; SameSite=Strict; Path=/` }).end()
+    // With one slash: `//name` would name another host.
+    const location = url.pathname.replace(/^\/+/, '/')
+    response.writeHead(303, { location, 'set-cookie': `${cookieNameOf(request)}=${session}; HttpOnly; SameSite=Strict; Path=/` }).end()
     return true
   }
 
   /** By the cookie, or for scripts by `authorization: Bearer <token>` where the token may be used again. */
-  admits(headers: Headers): boolean {
-    const cookies = (headers.get('cookie') ?? '').split(';').map((one) => one.trim())
-    const session = cookies.find((one) => one.startsWith(`${cookieName}=`))?.slice(cookieName.length + 1)
-    if (session !== undefined && this.#sessions.has(session)) return true
-    const bearer = /^Bearer (.+)$/i.exec(headers.get('authorization') ?? '')?.[1]
+  admits(request: IncomingMessage): boolean {
+    const { cookie = '', authorization = '' } = request.headers
+    const start = `${cookieNameOf(request)}=`
+    const cookies = cookie.split(';').map((one) => one.trim())
+    if (cookies.some((one) => one.startsWith(start) && this.#sessions.has(one.slice(start.length)))) return true
+    const bearer = /^Bearer (.+)$/i.exec(authorization)?.[1]
     return this.#reusable && bearer !== undefined && isSame(bearer, this.token)
   }
+}
+
+/** `undefined` for a target that is neither a path nor a URL. Not relative to a base: `//name` is a path here. */
+function urlOf(target: string): URL | undefined {
+  const address = target.startsWith('/') ? `http://localhost${target}` : target
+  return URL.canParse(address) ? new URL(address) : undefined
+}
+
+/** Browsers send cookies to all ports of a host: a second dashboard must not replace the session of the first. */
+function cookieNameOf({ socket }: IncomingMessage): string {
+  return `ackord-dashboard-${socket.localPort}`
 }
 
 function isSame(one: string, other: string): boolean {

@@ -63,7 +63,7 @@ function withFlag(error: Error, command: Command): unknown {
   return new CommandError(text, { exitCode: exitCode.usage, cause: error })
 }
 
-/** What the URL behind these flags is, in the commands that have them. */
+/** The kind of URL that these flags take, in the commands that have them. */
 const urlKinds: Readonly<Record<string, 'store' | 'broker'>> = {
   '--store': 'store',
   '--from': 'store',

@@ -11,7 +11,7 @@ export interface WatchedOptions extends StoreOptions {
   readonly watch?: number | undefined
 }
 
-/** What a command reads from an outbox, and how it shows it. */
+/** How a command reads an outbox, and how it shows the result. */
 export interface StoreView<T> {
   /** The logger is for what a person should know while it reads. */
   readonly read: (outbox: OutboxAdmin, address: string, logger: Logger) => Promise<T>

@@ -54,6 +54,27 @@ describe.each([
     expect((await ackord([...discard, ...world.args])).last).toEqual({ discarded: 1 })
   })
 
+  it('relays says which partitions each relay owns, and show which relay owns that of a record', async () => {
+    await using world = await openTestStore(url, more)
+    await world.fill('orders', 1)
+    const outbox = world.store.outbox({ logger: silentLogger })
+    const { records } = await outbox.list({}, { limit: 1 })
+    const id = records[0]?.id ?? ''
+    expect((await ackord(['show', id, ...world.args])).stdout).not.toContain('partition ')
+    const report = { host: 'web-1', pid: 7, uptime: 1, inFlight: 0, down: [], partitions: 255, published: 0, failed: 0, parked: 0 }
+    const value = JSON.stringify({ ...report, ownedPartitions: '0-127, 128-255' })
+    await outbox.notes?.put('relay', [{ name: 'r1', value }], 30_000)
+
+    expect((await ackord(['relays', ...world.args])).stdout).toMatch(/PARTITIONS +OWNS .*\nweb-1 .* 255 +0-127, 128-255 /)
+    expect((await ackord(['relays', '--json', ...world.args])).last).toMatchObject({ relays: [{ owned_partitions: '0-127, 128-255' }] })
+    const [shown, { last }] = await Promise.all([ackord(['show', id, ...world.args]), ackord(['show', id, '--json', ...world.args])])
+    const hasPartitions = records[0]?.partition !== undefined
+    expect(hasPartitions).toBe(world.store.kind !== 'redis')
+    if (!hasPartitions) return
+    expect(shown.stdout).toMatch(/^partition +\d+, owned by web-1 pid 7$/m)
+    expect(last['partition']).toEqual({ number: records[0]?.partition, owner: { id: 'r1', host: 'web-1', pid: 7 } })
+  })
+
   it('pause, resume, relays and audit: who paused a destination and why, which relay is alive, and what was done', async () => {
     await using world = await openTestStore(url, more)
     const outbox = world.store.outbox({ logger: silentLogger })

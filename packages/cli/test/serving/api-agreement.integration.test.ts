@@ -42,7 +42,10 @@ it('the API of the dashboard and `status`, `list` and `show` say the same of a s
   await store.park('connect ECONNREFUSED 10.0.0.7:5672')
   await store.fill('orders', 2)
   await store.fill('mail', 1)
-  await using world = await openWorld({ stores: { shop: store.store.outbox({ logger: silentLogger }) } })
+  const outbox = store.store.outbox({ logger: silentLogger })
+  const relay = { host: 'web-1', pid: 7, partitions: 256, ownedPartitions: '0-255' }
+  await outbox.notes?.put('relay', [{ name: 'r1', value: JSON.stringify(relay) }], 30_000)
+  await using world = await openWorld({ stores: { shop: outbox } })
   const run = async (command: string, ...args: readonly string[]) => {
     const ended = await ackord([command, ...args, '--json', ...store.args])
     expect(ended.stderr).toBe('')
@@ -76,6 +79,7 @@ it('the API of the dashboard and `status`, `list` and `show` say the same of a s
   expect(shown).toEqual({
     ...defined(asListed(detail)),
     bytes: detail.size,
+    partition: detail.partition,
     attributes: detail.attributes,
     errors: detail.history.map(({ at, error }) => ({ at: instant(at), error })),
     data_base64: Buffer.from(detail.payload?.content ?? '').toString('base64'),

@@ -46,6 +46,7 @@ const bad: Readonly<Record<string, readonly string[]>> = {
   '--records': counts,
   '--state': ['lost'],
   '--limit': counts,
+  '--delivery-limit': [...counts, '1', 'None', '1e3'],
   '--delay': durations,
   '--set-attribute': ['dataversion', 'id=7', 'dataVersion=2'],
   '--rate': ['fast', '0/s', '-1/s'],

@@ -9,7 +9,7 @@ const columns = [
   ['duplicates', 'Duplicates'],
 ] as const
 
-/** What became of the messages of the consumers that run beside the dashboard. */
+/** The outcomes of the messages of the consumers that run beside the dashboard. */
 export function ConsumerTable({ messages }: { readonly messages: MessagesOverview }): VNode {
   const { consumers, failed, rejected } = messages
   return (

@@ -100,7 +100,7 @@ function ageValue({ minAge, maxAge }: RecordQuery): string {
   return maxAge === undefined ? '' : `max ${maxAge}`
 }
 
-/** Includes the ages of an address that somebody wrote. */
+/** Includes ages from the address, which users can edit. */
 function ageOptions({ minAge, maxAge }: RecordQuery): readonly (readonly [string, string])[] {
   const including = (age: number | undefined) => (age === undefined || ages.includes(age) ? ages : [...ages, age])
   return [

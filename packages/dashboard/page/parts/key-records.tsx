@@ -9,7 +9,7 @@ import { Instant } from './times.tsx'
 interface KeyRecordsProps {
   readonly store: string
   readonly record: RecordDetail
-  /** What to filter by. */
+  /** The filter value. */
   readonly orderingKey: string
 }
 

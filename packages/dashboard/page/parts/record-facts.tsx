@@ -8,7 +8,7 @@ import { RouteLink } from './route-link.tsx'
 import { Instant } from './times.tsx'
 
 export function Facts({ store, record }: { readonly store: string; readonly record: RecordDetail }): VNode {
-  const { destination, messageId, type, orderingKey, cause, contentType, traceId, references } = record
+  const { destination, messageId, type, orderingKey, cause, contentType, traceId, references, partition } = record
   return (
     <section class="card" aria-label="Facts">
       <dl class="facts">
@@ -32,6 +32,16 @@ export function Facts({ store, record }: { readonly store: string; readonly reco
             <RouteLink to={{ page: 'records', store, query: { orderingKey: references.orderingKey } }}>
               {visibleText(orderingKey)}
             </RouteLink>
+          )}
+        </Fact>
+        <Fact name="Partition">
+          {partition !== undefined && (
+            <>
+              {partition.number}
+              {partition.owner === undefined
+                ? ', not owned by a relay'
+                : `, owned by ${visibleText(partition.owner.host)} pid ${partition.owner.pid}`}
+            </>
           )}
         </Fact>
         <Fact name="Cause">

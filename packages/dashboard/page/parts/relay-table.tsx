@@ -42,6 +42,7 @@ export function RelayTable({ relays }: { readonly relays: readonly RelayReport[]
               title={relay.partitions === undefined ? 'This relay does not publish in the order of keys' : undefined}
             >
               {relay.partitions === undefined ? '–' : wholeNumber(relay.partitions)}
+              {relay.ownedPartitions !== undefined && <div class="muted ranges">{visibleText(relay.ownedPartitions)}</div>}
             </td>
             <td class="number" data-label="Published">
               {wholeNumber(relay.published)}

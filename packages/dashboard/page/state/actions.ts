@@ -32,11 +32,20 @@ export type Action = WithoutReason<ActionRequest>
 
 /** Opens the dialog for an action on a store. `request` is called when the dialog opens and when it is confirmed. */
 export function ask(store: string, request: () => Action, texts: Omit<PendingAction, 'preview' | 'start'>): void {
+  let previewedAt = performance.now()
   pendingAction.value = {
     ...texts,
-    // The server requires a reason here as well.
-    preview: () => postJson<Preview>(storePath(store, 'preview'), { ...request(), reason: 'Preview' }),
-    start: (reason) => postJson<Job>(storePath(store, 'actions'), { ...request(), reason }),
+    preview() {
+      previewedAt = performance.now()
+      // The server requires a reason here as well.
+      return postJson<Preview>(storePath(store, 'preview'), { ...request(), reason: 'Preview' })
+    },
+    start(reason) {
+      const action = request()
+      const isBounded = action.action === 'rearm' || action.action === 'discard'
+      const previewAge = isBounded ? Math.round(performance.now() - previewedAt) : undefined
+      return postJson<Job>(storePath(store, 'actions'), { ...action, previewAge, reason })
+    },
   }
 }
 

@@ -45,7 +45,7 @@ export async function postJson<T>(path: string, body: unknown): Promise<T> {
   }
 }
 
-/** What to show for a failed request. */
+/** The text to show for a failed request. */
 export function errorText(error: unknown): string {
   return error instanceof Error ? error.message : String(error)
 }

@@ -27,7 +27,7 @@ function editable(kind: 'json' | 'text', content: string): string {
   return kind === 'json' ? visibleLines(indentedJson(content)) : content
 }
 
-/** What has changed; `undefined` if nothing has. */
+/** The changes; `undefined` if there are none. */
 export function editOf(record: RecordDetail, draft: EditDraft): Edit | undefined {
   const start = startDraft(record)
   const attributes: Record<string, string | number | boolean> = {}

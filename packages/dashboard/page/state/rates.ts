@@ -44,7 +44,7 @@ const maxGap = 2 * minute
 
 /**
  * About how many records were stored in each minute: those that were published, and those by which the number of unpublished records grew. Records that operators discard
- * count as less. `null` where the number is unknown: nobody was looking, or there were too many records to count.
+ * count as less. `null` where the number is unknown: no browser was looking, or there were too many records to count.
  */
 export function storedPerMinute({ at, published }: RatesPerMinute, backlog: readonly BacklogPoint[]): readonly (number | null)[] {
   return at.map((start, index) => {

@@ -41,7 +41,7 @@ function withMark(parameters: URLSearchParams): string {
   return parameters.size === 0 ? '' : `?${parameters}`
 }
 
-/** What an action on all matching records is sent: the query without its page. */
+/** The filter that is sent with an action on all matching records: the query without its page. */
 export function filterOf(query: RecordQuery): Omit<RecordQuery, 'id' | 'after' | 'limit'> {
   const { id: _id, after: _after, limit: _limit, ...filter } = query
   return filter

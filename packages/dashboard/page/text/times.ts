@@ -13,7 +13,7 @@ export function duration(milliseconds: number): string {
 /** An instant relative to now: `3 min ago`, `in 2 h`. Less than a second is `now`. */
 export function relativeTime(at: number, now: number): string {
   if (Math.abs(now - at) < second) return 'now'
-  // What was set to end in an hour, a moment ago, ends in 1 h and not in 59 min.
+  // Rounds up by 1 %: a pause that was just set to one hour ends in 1 h and not in 59 min.
   return at < now ? `${duration(now - at)} ago` : `in ${duration((at - now) * 1.01)}`
 }
 

@@ -8,7 +8,7 @@ export interface OperatorAction {
   readonly action: 'rearm' | 'discard' | 'park' | 'pause' | 'resume' | 'replay'
   /** The store; for `replay` the dead letters. */
   readonly store: string
-  /** What it was done to, for people: the filter, a destination, or the first ids. */
+  /** The target of the action, for people: the filter, a destination, or the first ids. */
   readonly what: string
   /** How many records were changed, also by an action that was stopped or has failed. */
   readonly count: number

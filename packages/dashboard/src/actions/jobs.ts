@@ -5,9 +5,9 @@ import { notFound, tooMany } from '../http/api-failure.ts'
 
 const maxJobs = 1000
 
-/** What the work of a job reports. */
+/** The progress that a job reports, and the signal that stops it. */
 export interface JobProgress {
-  /** Aborted when somebody stops the job, or the dashboard is closed. The step that is running is finished. */
+  /** Aborted when a user stops the job, or the dashboard is closed. The step that is running is finished. */
   readonly signal: AbortSignal
   /** Records that were changed so far. */
   count: number
@@ -22,7 +22,7 @@ export interface JobOptions {
   readonly action: string
   /** The rights that are needed to stop it: those that were needed to start it. */
   readonly rights: readonly Right[]
-  /** Called once, when the job has ended. */
+  /** Called once, when the job has ended, with the error that users may not see. */
   readonly onEnd: (job: EndedJob) => void
   readonly work: (progress: JobProgress) => Promise<void>
 }
@@ -30,11 +30,14 @@ export interface JobOptions {
 /** Actions that are running, and the last ones that have ended. They are kept in memory only: the audit is in the stores. */
 export class Jobs {
   readonly #runtime: Runtime
+  readonly #showError: (error: string) => string
   /** The oldest first. */
   readonly #jobs = new Map<string, StoredJob>()
 
-  constructor(runtime: Runtime) {
+  /** `showError` returns the text of an error as users may see it. */
+  constructor(runtime: Runtime, showError: (error: string) => string) {
     this.#runtime = runtime
+    this.#showError = showError
   }
 
   get(id: string): Job {
@@ -54,7 +57,7 @@ export class Jobs {
 
   start({ action, rights, onEnd, work }: JobOptions): Job {
     this.#makeRoom()
-    const job = new StoredJob(this.#runtime.uuid(), action, rights)
+    const job = new StoredJob(this.#runtime.uuid(), { action, rights, showError: this.#showError })
     this.#jobs.set(job.id, job)
     job.ended = job.run(work, onEnd)
     return job.shown
@@ -97,14 +100,19 @@ class StoredJob implements JobProgress {
   /** Resolves when the job has ended. */
   ended: Promise<void> = Promise.resolve()
   readonly #action: string
+  readonly #showError: (error: string) => string
   readonly #controller = new AbortController()
   #state: Job['state'] = 'running'
   #error: string | undefined
 
-  constructor(id: string, action: string, rights: readonly Right[]) {
+  constructor(
+    id: string,
+    { action, rights, showError }: Pick<JobOptions, 'action' | 'rights'> & { readonly showError: (error: string) => string },
+  ) {
     this.id = id
     this.#action = action
     this.rights = rights
+    this.#showError = showError
   }
 
   get signal(): AbortSignal {
@@ -116,7 +124,8 @@ class StoredJob implements JobProgress {
   }
 
   get shown(): Job {
-    return { id: this.id, state: this.#state, action: this.#action, count: this.count, total: this.total, error: this.#error }
+    const error = this.#error === undefined ? undefined : this.#showError(this.#error)
+    return { id: this.id, state: this.#state, action: this.#action, count: this.count, total: this.total, error }
   }
 
   stop(): void {
@@ -134,6 +143,6 @@ class StoredJob implements JobProgress {
       this.#error = messageOf(toError(error))
     }
     this.#state = state
-    onEnd({ ...this.shown, state })
+    onEnd({ ...this.shown, state, error: this.#error })
   }
 }

@@ -1,5 +1,5 @@
 import type { Runtime } from '@ackord/core'
-import type { ChosenRecords, OutboxAdmin } from '@ackord/outbox'
+import type { AuditedSteps, OutboxAdmin, OutboxFilter } from '@ackord/outbox'
 import type { Action } from '../api/action-request.ts'
 import { conflict } from '../http/api-failure.ts'
 import { countMatching, pageSize } from './count-records.ts'
@@ -19,49 +19,82 @@ export async function runAction(
   { progress, runtime }: { readonly progress: JobProgress; readonly runtime: Runtime },
 ): Promise<void> {
   const { reason } = action
-  const change = (which: ChosenRecords, changeIds: (ids: readonly string[]) => Promise<number>) =>
-    changeRecords(admin, which, { progress, runtime, changeIds })
   switch (action.action) {
-    case 'rearm': {
-      const { which, edit, state } = action
-      return await change(which, (ids) => admin.rearm({ ids }, edit, { state, by, reason }))
-    }
-    case 'discard':
-      return await change(action.which, (ids) => admin.discard(ids, reason, { by }))
-    case 'park':
-      return await change(action.which, (ids) => admin.park(ids, reason, { by }))
     case 'pause':
       await admin.pause?.(action.destination, { duration: action.duration, by, reason })
       progress.count = 1
       return
     case 'resume':
       progress.count = (await admin.resume?.(action.destination, { by, reason })) === true ? 1 : 0
+      return
+    default:
+      return await changeRecords(admin, action, { by, progress, runtime })
   }
 }
 
+type Change = Exclude<Action, { readonly destination: string }>
+
 async function changeRecords(
   admin: OutboxAdmin,
-  which: ChosenRecords,
-  {
-    progress,
-    runtime,
-    changeIds,
-  }: { readonly progress: JobProgress; readonly runtime: Runtime; readonly changeIds: (ids: readonly string[]) => Promise<number> },
+  action: Change,
+  { by, progress, runtime }: { readonly by: string; readonly progress: JobProgress; readonly runtime: Runtime },
 ): Promise<void> {
+  const { which } = action
   if ('ids' in which) {
     progress.total = which.ids.length
-    progress.count = await changeIds(which.ids)
+    progress.count = await changeIds(admin, which.ids, action, by)
     return
   }
-  const { count, capped } = await countMatching(admin, which.filter, runtime)
+  const { filter, previewAge } = which
+  const startedAt = runtime.monotonic()
+  const { count, capped } = await countMatching(admin, filter, runtime)
   progress.total = capped ? undefined : count
-  let after: string | undefined
-  do {
-    const page = await admin.list(which.filter, { limit: pageSize, after, payloads: false })
-    if (progress.signal.aborted) return
-    if (page.records.length > 0) progress.count += await changeIds(page.records.map(({ id }) => id))
-    after = page.next
-  } while (after !== undefined)
+
+  async function changeMatching(steps: AuditedSteps): Promise<number> {
+    let after: string | undefined
+    do {
+      const previewed = asPreviewed(filter, previewAge + runtime.monotonic() - startedAt)
+      const page = await admin.list(previewed, { limit: pageSize, after, payloads: false })
+      if (progress.signal.aborted) break
+      const ids = page.records.map(({ id }) => id)
+      if (ids.length > 0) progress.count += await changeIds(steps, ids, action, by)
+      after = page.next
+    } while (after !== undefined)
+    return progress.count
+  }
+
+  // One entry for all steps. A store without audited() may write one for each.
+  if (admin.audited === undefined) await changeMatching(admin)
+  else await admin.audited({ action: action.action, what: describeAction(action), by, reason: action.reason }, changeMatching)
+}
+
+/**
+ * The records that a filter has selected `age` milliseconds ago, without those that were stored or parked since then: the user has not seen them in the preview. Such an action
+ * also ends if its records are parked again at once.
+ */
+function asPreviewed(filter: OutboxFilter, age: number): OutboxFilter {
+  const { state, minAge, maxAge } = filter
+  // Rounded down: a store may keep times in whole milliseconds.
+  const since = Math.floor(age)
+  return {
+    ...filter,
+    // A record that was parked before the preview was also stored before it. Without an age, more stores find the records with an index.
+    minAge: state === 'parked' && minAge === undefined ? undefined : (minAge ?? 0) + since,
+    maxAge: maxAge === undefined ? undefined : maxAge + since,
+    minParkedAge: state === 'parked' ? since : undefined,
+  }
+}
+
+async function changeIds(store: OutboxAdmin | AuditedSteps, ids: readonly string[], action: Change, by: string): Promise<number> {
+  const { reason } = action
+  switch (action.action) {
+    case 'rearm':
+      return await store.rearm({ ids }, action.edit, { state: action.state, by, reason })
+    case 'discard':
+      return await store.discard(ids, reason, { by })
+    case 'park':
+      return await store.park(ids, reason, { by })
+  }
 }
 
 /** What the action was done to, for people: the filter, a destination, or the first ids. */

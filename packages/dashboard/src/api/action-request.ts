@@ -1,6 +1,6 @@
 import { type Attributes, isAckordError } from '@ackord/core'
 import { checkAttributes } from '@ackord/core/broker'
-import type { ChosenRecords, OutboxEdit } from '@ackord/outbox'
+import type { OutboxEdit, OutboxFilter } from '@ackord/outbox'
 import { invalid } from '../http/api-failure.ts'
 import { decodePayload } from './payload.ts'
 import { type Fields, optional, readChoice, readFields, readNumber, readText, readTexts } from './read-input.ts'
@@ -10,15 +10,18 @@ import { maxIdLength, maxReferenceLength, type Resolve, readFilter } from './rec
 export type Action = { readonly reason: string } & (
   | {
       readonly action: 'rearm'
-      readonly which: ChosenRecords
+      readonly which: Chosen
       readonly state: 'parked' | 'published'
       readonly edit: OutboxEdit | undefined
     }
-  | { readonly action: 'discard'; readonly which: ChosenRecords }
+  | { readonly action: 'discard'; readonly which: Chosen }
   | { readonly action: 'park'; readonly which: { readonly ids: readonly string[] } }
   | { readonly action: 'pause'; readonly destination: string; readonly duration: number | undefined }
   | { readonly action: 'resume'; readonly destination: string }
 )
+
+/** `previewAge`: how many milliseconds ago the user has seen how many records the filter selects. */
+type Chosen = { readonly ids: readonly string[] } | { readonly filter: OutboxFilter; readonly previewAge: number }
 
 const maxIds = 1000
 const maxReasonLength = 500
@@ -26,8 +29,8 @@ const maxDestinationLength = 2000
 const maxDuration = 365 * 24 * 60 * 60 * 1000
 
 const actionFields = {
-  rearm: ['which', 'state', 'edit'],
-  discard: ['which'],
+  rearm: ['which', 'state', 'edit', 'previewAge'],
+  discard: ['which', 'previewAge'],
   park: ['which'],
   pause: ['destination', 'duration'],
   resume: ['destination'],
@@ -42,11 +45,11 @@ export function readAction(body: unknown, resolve: Resolve): Action {
   switch (kind) {
     case 'rearm': {
       const state = optional(fields['state'], (value) => readChoice(value, 'state', ['parked', 'published'] as const)) ?? 'parked'
-      const which = readChosen(fields['which'], state, resolve)
+      const which = readChosen(fields, state, resolve)
       return { action: kind, reason, which, state, edit: optional(fields['edit'], (value) => readEdit(value, which)) }
     }
     case 'discard':
-      return { action: kind, reason, which: readChosen(fields['which'], 'parked', resolve) }
+      return { action: kind, reason, which: readChosen(fields, 'parked', resolve) }
     case 'park':
       return { action: kind, reason, which: { ids: readIds(readFields(fields['which'], 'which', ['ids'])['ids']) } }
     case 'pause': {
@@ -78,17 +81,18 @@ function readIds(value: unknown): readonly string[] {
 }
 
 /** A filter chooses only records in the state that the action changes. */
-function readChosen(value: unknown, state: 'parked' | 'published', resolve: Resolve): ChosenRecords {
-  const fields = readFields(value, 'which', ['ids', 'filter'])
+function readChosen(action: Fields, state: 'parked' | 'published', resolve: Resolve): Chosen {
+  const fields = readFields(action['which'], 'which', ['ids', 'filter'])
+  const previewAge = optional(action['previewAge'], (value) => readNumber(value, 'previewAge', { min: 0, max: maxDuration })) ?? 0
   if ((fields['ids'] === undefined) === (fields['filter'] === undefined)) throw invalid('which must have either ids or a filter.')
   if (fields['ids'] !== undefined) return { ids: readIds(fields['ids']) }
   const filter = readFilter(fields['filter'], resolve)
   if (filter.state !== undefined && filter.state !== state)
     throw invalid(`The action changes records that are ${state}; the filter chooses records that are ${filter.state}.`)
-  return { filter: { ...filter, state } }
+  return { filter: { ...filter, state }, previewAge }
 }
 
-function readEdit(value: unknown, which: ChosenRecords): OutboxEdit | undefined {
+function readEdit(value: unknown, which: Chosen): OutboxEdit | undefined {
   const fields = readFields(value, 'edit', ['destination', 'attributes', 'payload'])
   const destination = optional(fields['destination'], (given) => readText(given, 'edit.destination', maxDestinationLength))
   const attributes = optional(fields['attributes'], readAttributes)

@@ -1,5 +1,5 @@
 import { type Attributes, Message, type RawMessage } from '@ackord/core'
-import type { OutboxGroup, OutboxGroups, OutboxRecord, RecordFailure } from '@ackord/outbox'
+import type { AuditEntry, OutboxGroup, OutboxGroups, OutboxRecord, RecordFailure, RecordPartition } from '@ackord/outbox'
 import { showPayload, toBase64 } from './payload.ts'
 import { recordLike } from './record-like.ts'
 import { notRedacted, type Redactor, type VisibleRecord } from './redactor.ts'
@@ -34,6 +34,7 @@ export class RecordView {
     parts: {
       readonly payload: boolean
       readonly history: readonly RecordFailure[]
+      readonly partition: RecordPartition | undefined
       readonly behind: readonly OutboxRecord[]
       readonly behindComplete: boolean
     },
@@ -48,6 +49,7 @@ export class RecordView {
       references: this.#referencesOf(record, summary),
       attributes: attributesOf(message?.attributes ?? {}),
       contentType: message?.dataContentType,
+      partition: parts.partition && partitionView(parts.partition),
       payload: parts.payload && message !== undefined ? showPayload(message.data, message.dataContentType) : undefined,
       history: parts.history.map(({ at, error }) => ({ at, error: this.#redactor.showError(record, error) })),
       behind: parts.behind.map((each) => this.summary(each)),
@@ -67,13 +69,30 @@ export class RecordView {
     return shown === undefined || Buffer.compare(shown, record.message.data) !== 0
   }
 
+  /** Which of these attributes users see otherwise than they are stored. */
+  redactedAttributes(record: OutboxRecord, names: readonly string[]): readonly string[] {
+    const stored = attributesOf(record.message.attributes)
+    const shown = attributesOf(this.#redactor.show(record).message?.attributes ?? {})
+    return names.filter((name) => stored[name] !== shown[name])
+  }
+
+  /** A text that may be about any record, such as the error of an action. */
+  errorText(error: string): string {
+    return this.#redactor.showError(recordLike(emptyMessage({})), error)
+  }
+
+  /** Filters and the ids of dead letters are from records. Ids of records and destinations are never redacted. */
+  auditEntry(entry: AuditEntry): AuditEntry {
+    const { action, what, error } = entry
+    const isRedacted = action === 'replay' || what.startsWith('{')
+    return { ...entry, what: isRedacted ? this.errorText(what) : what, error: error === undefined ? undefined : this.errorText(error) }
+  }
+
   /** The names of groups are from records, too: causes are made from errors, and types are attributes. */
   groups(by: 'failure' | 'type' | 'destination', { groups, complete }: OutboxGroups): RecordGroups {
     const nameOf = ({ name }: OutboxGroup): string => {
       if (by === 'destination') return name
-      return by === 'failure'
-        ? this.#redactor.showError(recordLike(emptyMessage({})), name)
-        : (this.summary(recordLike(emptyMessage({ type: name }))).type ?? notRedacted)
+      return by === 'failure' ? this.errorText(name) : (this.summary(recordLike(emptyMessage({ type: name }))).type ?? notRedacted)
     }
     const shown = groups.map((group) => {
       const name = nameOf(group)
@@ -114,6 +133,10 @@ function summaryOf({ message, ...record }: Omit<VisibleRecord, 'size'>): RecordS
     lastError: lastError?.slice(0, maxShortError),
     cause,
   }
+}
+
+function partitionView({ number, owner }: RecordPartition): RecordDetail['partition'] {
+  return { number, owner: owner && { id: owner.id, host: owner.host, pid: owner.pid } }
 }
 
 export function attributesOf(attributes: Attributes): RecordDetail['attributes'] {

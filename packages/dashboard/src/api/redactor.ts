@@ -1,7 +1,7 @@
 import type { Logger, RawMessage, Runtime } from '@ackord/core'
 import type { OutboxRecord } from '@ackord/outbox'
 
-/** Returns the record without what nobody may see. Only its `message` and its `lastError` are used. */
+/** Returns the record without the texts that no user may see. Only its `message` and its `lastError` are used. */
 export type Redact = (record: OutboxRecord) => OutboxRecord
 
 /** A record as it may leave the process. `message`: `undefined` if it could not be redacted. */

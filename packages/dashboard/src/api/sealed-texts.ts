@@ -12,7 +12,7 @@ const [nonceLength, tagLength] = [12, 16]
 export class SealedTexts {
   readonly #key = randomBytes(32)
 
-  /** What stands for the text where users see `shown`: the text itself, if they see it. */
+  /** The value that stands for the text where users see `shown`: the text itself, if they see it. */
   referenceTo(text: string, shown: string | undefined): string {
     return text === shown && !text.startsWith(prefix) ? text : this.#seal(text)
   }

@@ -181,6 +181,8 @@ export interface RecordDetail extends RecordSummary {
   /** What to filter by to find records with the same value: the value, or an opaque text that stands for one which `redact` has changed. */
   readonly references: Pick<RecordQuery, 'type' | 'messageId' | 'orderingKey' | 'cause'>
   readonly contentType: string | undefined
+  /** With order per key, until it is published: only the owner of its partition publishes it. `owner`: the relay that has reported last that it owns the partition. */
+  readonly partition: { readonly number: number; readonly owner: Pick<RelayReport, 'id' | 'host' | 'pid'> | undefined } | undefined
   /** `undefined` without the right `payload`. */
   readonly payload: Payload | undefined
   readonly history: readonly RecordFailure[]
@@ -201,7 +203,10 @@ export interface Payload {
 
 export type Chosen = { readonly ids: readonly string[] } | { readonly filter: Omit<RecordQuery, 'id' | 'after' | 'limit'> }
 
-/** `rearm` with `state: 'published'` publishes records again that are kept. */
+/**
+ * `rearm` with `state: 'published'` publishes records again that are kept. `previewAge`: how many milliseconds ago the preview was made. With a filter, records that were stored or
+ * parked since then are left out. Default: 0, so that those of the time before the action are changed.
+ */
 export type ActionRequest = { readonly reason: string } & (
   | {
       readonly action: 'rearm'
@@ -210,8 +215,9 @@ export type ActionRequest = { readonly reason: string } & (
       readonly edit?:
         | (Pick<OutboxEdit, 'destination' | 'attributes'> & { readonly payload?: Pick<Payload, 'kind' | 'content'> | undefined })
         | undefined
+      readonly previewAge?: number | undefined
     }
-  | { readonly action: 'discard'; readonly which: Chosen }
+  | { readonly action: 'discard'; readonly which: Chosen; readonly previewAge?: number | undefined }
   | { readonly action: 'park'; readonly which: { readonly ids: readonly string[] } }
   | { readonly action: 'pause'; readonly destination: string; readonly duration?: number | undefined }
   | { readonly action: 'resume'; readonly destination: string }

@@ -5,7 +5,7 @@ import { failureResponse } from './responses.ts'
 
 /** A request of Node, with the fields that frameworks add to it. */
 export interface NodeRequest extends IncomingMessage {
-  /** What a parser of the framework has read. */
+  /** The body, if a parser of the framework has read it. */
   readonly body?: unknown
   /** The whole path, if the framework has removed its mount path from `url`. */
   readonly originalUrl?: string | undefined

@@ -4,7 +4,7 @@ import { forbidden, invalid } from './api-failure.ts'
 /** The header that a POST has its token in. */
 const csrfHeader = 'x-ackord-csrf'
 
-/** Tokens that only this dashboard object can make. They depend on the name of the user, so that nobody can use the token of somebody else. */
+/** Tokens that only this dashboard object can make. They depend on the name of the user, so that no user can use the token of another one. */
 export class CsrfTokens {
   readonly #key = randomBytes(32)
 

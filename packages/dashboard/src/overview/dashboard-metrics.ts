@@ -11,7 +11,7 @@ export interface DashboardMetricsOptions {
 
 /** A `metrics` port that counts what becomes of the messages of this process. */
 export interface DashboardMetrics extends Metrics {
-  /** What it has counted. */
+  /** The counts so far. */
   read(): MessagesOverview
 }
 

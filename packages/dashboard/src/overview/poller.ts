@@ -4,16 +4,16 @@ import type { Overview } from '../api/types.ts'
 import type { DashboardMetrics } from './dashboard-metrics.ts'
 import { type Part, requestInterval, StoreFigures } from './store-figures.ts'
 
-/** Milliseconds after which nobody looks any more. */
+/** Milliseconds after the last request for which a browser counts as looking. */
 const attention = 10_000
 /** Milliseconds that a round waits for slow stores before it shows what it has. */
 const patience = 500
 const background = { keepAlive: false }
 
 /**
- * Reads the figures of all stores while somebody looks at them, however many they are.
+ * Reads the figures of all stores while at least one browser looks at them. Further browsers add no reads.
  *
- * A round costs each store one call at most. States: idle (no timer), and running (a timer for the next round). A look starts the rounds; a timer that fires while nobody looks ends them.
+ * A round costs each store one call at most. States: idle (no timer), and running (a timer for the next round). A look starts the rounds; a timer that fires while no browser looks ends them.
  */
 export class OverviewPoller {
   readonly #stores: ReadonlyMap<string, StoreFigures>

@@ -49,6 +49,7 @@ export class StoreFigures {
   #stats: OutboxStats = { destinations: [], oldestAge: undefined }
   #activity: OutboxActivity | undefined
   #backlog: readonly ReadPoint[] = []
+  /** Whether a call has not settled yet. */
   #reading = false
 
   constructor(name: string, admin: OutboxAdmin, runtime: Runtime) {
@@ -79,18 +80,26 @@ export class StoreFigures {
     this.#readAt.delete(part)
   }
 
-  /** Reads the part that is overdue the most, with one call. Never rejects: the overview contains the error. Does nothing while the previous call is not answered. */
+  /**
+   * Reads the part that is overdue the most, with one call. Never rejects: the overview contains the error. A call that takes too long is an error after five seconds, but
+   * nothing more is read before it has settled: it still holds a connection, and a slow store would soon have no others.
+   */
   async read(signal: AbortSignal): Promise<void> {
     const part = this.#duePart()
     if (this.#reading || part === undefined) return
     this.#reading = true
+    const call = this.#call(part)
+    const settled = () => {
+      this.#reading = false
+    }
+    call.then(settled, settled)
     const readAt = this.#runtime.monotonic()
     this.#readAt.set(part, readAt)
     using limit = linkedController(signal)
     const late = new Error(`The store did not answer within ${timeLimit / second} seconds.`)
     const timer = this.#runtime.setTimeout(() => limit.abort(late), timeLimit, { keepAlive: false })
     try {
-      const { requests, keep } = await abortable(this.#call(part), limit.signal)
+      const { requests, keep } = await abortable(call, limit.signal)
       this.#requests.set(part, requests)
       keep()
       this.#at = this.#runtime.now()
@@ -100,7 +109,6 @@ export class StoreFigures {
     } finally {
       timer.cancel()
       this.#restUntil = readAt + (this.#requestsOf(part) - 1 + almostDue) * requestInterval
-      this.#reading = false
     }
   }
 

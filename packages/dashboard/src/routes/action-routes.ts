@@ -17,13 +17,23 @@ export function actionRoutes(services: Services): readonly Route[] {
   const { stores, view, sealed, poller, jobs, actionLog, actionLimit, previewLimit, runtime } = services
   const read = async (request: Request) => readAction(await readJson(request, runtime), (reference) => sealed.resolve(reference))
 
-  /** What is shown to users must not become what is stored. */
+  /** A redacted text, as shown to users, must not replace the stored one. */
   async function checkNotRedacted(admin: OutboxAdmin, action: Action): Promise<void> {
-    if (action.action !== 'rearm' || action.edit?.data === undefined || !('ids' in action.which)) return
+    if (action.action !== 'rearm' || !('ids' in action.which)) return
+    const { data, attributes = {} } = action.edit ?? {}
+    const names = Object.keys(attributes).filter((name) => attributes[name] !== undefined)
+    if (data === undefined && names.length === 0) return
     for (const id of action.which.ids) {
       const record = await admin.get(id)
-      if (record !== undefined && view.isPayloadRedacted(record))
+      if (record === undefined) continue
+      if (data !== undefined && view.isPayloadRedacted(record))
         throw conflict('redacted', 'The payload of this record is redacted. An edit would replace the stored payload by the redacted one.')
+      const [name] = view.redactedAttributes(record, names)
+      if (name !== undefined)
+        throw conflict(
+          'redacted',
+          `The attribute ${name} of a record is redacted. An edit would replace the stored value by the redacted one.`,
+        )
     }
   }
 

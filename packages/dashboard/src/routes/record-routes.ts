@@ -1,5 +1,5 @@
 import type { OutboxAdmin, OutboxRecord } from '@ackord/outbox'
-import { matchesFilter } from '@ackord/outbox'
+import { findPartition, matchesFilter } from '@ackord/outbox'
 import { searchPages } from '../actions/search-pages.ts'
 import { readChoice } from '../api/read-input.ts'
 import { readRecordQuery } from '../api/record-query.ts'
@@ -78,7 +78,8 @@ export function recordRoutes({ stores, view, sealed, runtime }: Services): reado
         const record = await recordOf(call)
         const history = (await admin.history?.(record.id)) ?? []
         const payload = call.identity.rights.includes('payload')
-        return json(view.detail(record, { payload, history, ...(await behind(admin, record)) }))
+        const partition = await findPartition(admin, record)
+        return json(view.detail(record, { payload, history, partition, ...(await behind(admin, record)) }))
       },
     },
     {
@@ -111,7 +112,7 @@ export function recordRoutes({ stores, view, sealed, runtime }: Services): reado
       rights: ['view'],
       async answer(call) {
         const entries: readonly AuditEntry[] = (await storeOf(call).audit?.({ limit: maxAuditEntries })) ?? []
-        return json({ entries })
+        return json({ entries: entries.map((entry) => view.auditEntry(entry)) })
       },
     },
   ]

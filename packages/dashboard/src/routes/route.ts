@@ -14,7 +14,7 @@ import type { CsrfTokens } from '../http/request-checks.ts'
 import type { EventStreams } from '../overview/event-streams.ts'
 import type { OverviewPoller } from '../overview/poller.ts'
 
-/** What the routes work with. */
+/** The stores and services that the routes use. */
 export interface Services {
   readonly stores: ReadonlyMap<string, OutboxAdmin>
   readonly inboxes: ReadonlyMap<string, InboxAdmin>
@@ -35,7 +35,7 @@ export interface Services {
   readonly runtime: Runtime
 }
 
-/** A request for a route, from somebody who has its rights. */
+/** A request for a route, from a user who has the route's rights. */
 export interface Call {
   readonly request: Request
   readonly parameters: URLSearchParams

@@ -1,3 +1,4 @@
+import type { MemoryOutboxStore, OutboxAdmin } from '@ackord/outbox'
 import { deferred, settlePromises } from '@ackord/testkit'
 import { describe, expect, it } from 'vitest'
 import type { Job, Preview, Right } from '../../src/api/types.ts'
@@ -22,6 +23,21 @@ async function endOf(world: World, { id }: Job): Promise<Job> {
     if (body.state !== 'running') return body
     await settlePromises()
   }
+}
+
+/** The store with `before` called before each step of an action on a filter. */
+function withSteps(store: MemoryOutboxStore, before: () => Promise<void> | void): OutboxAdmin {
+  const audited: OutboxAdmin['audited'] = (entry, work) =>
+    store.audited(entry, ({ rearm, park, discard }) => {
+      const after =
+        <Given extends unknown[]>(step: (...given: Given) => Promise<number>) =>
+        async (...given: Given) => {
+          await before()
+          return await step(...given)
+        }
+      return work({ rearm: after(rearm), park: after(park), discard: after(discard) })
+    })
+  return withFunctions(store, { audited })
 }
 
 describe('an action on ids', () => {
@@ -167,8 +183,10 @@ describe('an action on a filter', () => {
     expect(await endOf(world, body)).toEqual({ ...body, state: 'done', count: 1200, total: 1200 })
     expect(await statesOf(world)).toEqual(expected)
     expect(world.actions).toMatchObject([{ action, what: '{"destination":"orders","state":"parked"}', count: 1200, result: 'done' }])
-    // One entry per step of 500.
-    expect((await world.store.audit({ limit: 10 })).map(({ count }) => count)).toEqual([200, 500, 500])
+    // One entry, not one per step of 500.
+    expect(await world.store.audit({ limit: 10 })).toMatchObject([
+      { action, by: 'ann', what: '{"destination":"orders","state":"parked"}', reason: 'r', count: 1200 },
+    ])
   })
 
   it('shows its progress, and is stopped after its step', async () => {
@@ -176,12 +194,9 @@ describe('an action on a filter', () => {
     await appendParked(world.store, ...many(1600))
     const steps = [deferred(), deferred(), deferred()]
     let step = 0
-    const shop = withFunctions(world.store, {
-      async rearm(...given) {
-        await steps[step]?.promise
-        step += 1
-        return await world.store.rearm(...given)
-      },
+    const shop = withSteps(world.store, async () => {
+      await steps[step]?.promise
+      step += 1
     })
     await using stepped = await openWorld({ stores: { shop } })
     const { body } = await stepped.client.post(actionsPath, { action: 'rearm', which: { filter: {} }, reason: 'r' })
@@ -195,18 +210,16 @@ describe('an action on a filter', () => {
     expect((await stepped.client.post(`jobs/${body.id}/stop`, {})).body).toMatchObject({ state: 'stopped', count: 1000 })
     expect(await statesOf(world)).toEqual({ ready: 1000, parked: 600 })
     expect(stepped.actions).toMatchObject([{ result: 'stopped', count: 1000 }])
+    expect(await world.store.audit({ limit: 10 })).toMatchObject([{ action: 'rearm', count: 1000, what: '{"state":"parked"}' }])
   })
 
   it('that fails in the middle says how far it came', async () => {
     await using world = await openWorld()
     await appendParked(world.store, ...many(1200))
     let calls = 0
-    const shop = withFunctions(world.store, {
-      async discard(...given) {
-        calls += 1
-        if (calls === 3) throw new Error('The connection was lost.')
-        return await world.store.discard(...given)
-      },
+    const shop = withSteps(world.store, () => {
+      calls += 1
+      if (calls === 3) throw new Error('The connection was lost.')
     })
     await using failing = await openWorld({ stores: { shop } })
     const { body } = await failing.client.post(actionsPath, { action: 'discard', which: { filter: {} }, reason: 'r' })
@@ -214,6 +227,7 @@ describe('an action on a filter', () => {
     expect(await endOf(failing, body)).toMatchObject({ state: 'failed', count: 1000, total: 1200, error: 'The connection was lost.' })
     expect(failing.actions).toMatchObject([{ result: 'failed', count: 1000 }])
     expect(await statesOf(world)).toEqual({ parked: 200 })
+    expect(await world.store.audit({ limit: 10 })).toMatchObject([{ action: 'discard', count: 1000, error: 'The connection was lost.' }])
   })
 
   it('re-arms a key in its order', async () => {
@@ -226,16 +240,84 @@ describe('an action on a filter', () => {
     expect(claimed.map(({ message }) => message.id)).toEqual(many(700).map(({ id }) => id))
   })
 
+  it.each(['rearm', 'discard'] as const)('leaves records out that are parked after its preview: %s', async (action) => {
+    await using world = await openWorld()
+    await append(world.store, { id: 'late' })
+    const [late] = await world.store.claim({ limit: 1, lease: 60_000 })
+    await appendParked(world.store, ...many(3))
+    await world.runtime.advance(20_000)
+    if (late !== undefined) await world.store.settle([{ id: late.id, token: late.token, result: 'parked', error: 'refused' }])
+    await world.runtime.advance(10_000)
+    const { body } = await world.client.post(actionsPath, { action, which: { filter: {} }, previewAge: 15_000, reason: 'r' })
+
+    expect(await endOf(world, body)).toMatchObject({ state: 'done', count: 3 })
+    expect(await world.store.find({ messageId: 'late' })).toMatchObject([{ state: 'parked' }])
+  })
+
+  it.each(['rearm', 'discard'] as const)('leaves records out that are parked while it runs: %s', async (action) => {
+    await using world = await openWorld()
+    await appendParked(world.store, ...many(600))
+    const shop = withFunctions(world.store, {
+      async list(...given) {
+        await world.runtime.advance(1)
+        const page = await world.store.list(...given)
+        await world.runtime.advance(1)
+        await appendParked(world.store, { id: 'late' })
+        return page
+      },
+    })
+    await using other = await openWorld({ stores: { shop }, runtime: world.runtime })
+    const { body } = await other.client.post(actionsPath, { action, which: { filter: {} }, reason: 'r' })
+
+    expect(await endOf(other, body)).toMatchObject({ state: 'done', count: 600 })
+  })
+
+  it('ends although each edited record is stored behind the others and parked again at once, as in a Redis stream', async () => {
+    await using world = await openWorld()
+    await appendParked(world.store, ...many(1200))
+    let edits = 0
+    const rearm: OutboxAdmin['rearm'] = async (which, edit, options) => {
+      edits += 1
+      if (edits > 10) throw new Error('The action does not end.')
+      const ids = 'ids' in which ? which.ids : []
+      await world.runtime.advance(1)
+      await world.store.discard(ids, 'replaced', options)
+      await appendParked(world.store, ...ids.map((id) => ({ id: `again ${id}`, destination: edit?.destination ?? 'orders' })))
+      return ids.length
+    }
+    const shop = withFunctions(world.store, {
+      audited: (entry, work) => world.store.audited(entry, (steps) => work({ ...steps, rearm })),
+    })
+    await using other = await openWorld({ stores: { shop }, runtime: world.runtime })
+    const edit = { destination: 'mail', attributes: { subject: 'new' } }
+    const { body } = await other.client.post(actionsPath, { action: 'rearm', which: { filter: {} }, edit, reason: 'r' })
+
+    expect(await endOf(other, body)).toMatchObject({ state: 'done', count: 1200 })
+    expect(edits).toBe(3)
+  })
+
+  it('selects records by their age when it was previewed', async () => {
+    await using world = await openWorld()
+    await appendParked(world.store, { id: 'old' })
+    await world.runtime.advance(10_000)
+    await appendParked(world.store, { id: 'new' })
+    await world.runtime.advance(5000)
+    const act = async (filter: object) => {
+      const { body } = await world.client.post(actionsPath, { action: 'rearm', which: { filter }, previewAge: 5000, reason: 'r' })
+      return (await endOf(world, body)).count
+    }
+
+    expect(await act({ minAge: 12_000 })).toBe(0)
+    expect(await act({ maxAge: 2000 })).toBe(1)
+    expect(await world.store.find({ messageId: 'new' })).toMatchObject([{ state: 'ready' }])
+    expect(await act({ minAge: 8000 })).toBe(1)
+  })
+
   it('is stopped when the dashboard is closed', async () => {
     await using world = await openWorld()
     await appendParked(world.store, ...many(1200))
     const first = deferred()
-    const shop = withFunctions(world.store, {
-      async rearm(...given) {
-        await first.promise
-        return await world.store.rearm(...given)
-      },
-    })
+    const shop = withSteps(world.store, () => first.promise)
     const other = await openWorld({ stores: { shop } })
     await other.client.post(actionsPath, { action: 'rearm', which: { filter: {} }, reason: 'r' })
     await settlePromises()
@@ -247,6 +329,15 @@ describe('an action on a filter', () => {
     expect(codeOf(await other.client.get('session'))).toBe('503 closed')
     expect(other.runtime.timers).toBe(0)
   })
+})
+
+it('an action in a store that has no audit changes its records', async () => {
+  await using world = await openWorld()
+  await appendParked(world.store, ...many(600))
+  await using other = await openWorld({ stores: { shop: withFunctions(world.store, { audited: undefined }) } })
+  const { body } = await other.client.post(actionsPath, { action: 'discard', which: { filter: {} }, reason: 'r' })
+
+  expect(await endOf(other, body)).toMatchObject({ state: 'done', count: 600 })
 })
 
 it('an action finds its records behind pages without any', async () => {
@@ -429,6 +520,8 @@ describe('the bounds', () => {
     ['the cursor of a page as a filter', { action: 'discard', which: { filter: { after: '1' } }, reason: 'r' }],
     ['a filter for another state', { action: 'discard', which: { filter: { state: 'ready' } }, reason: 'r' }],
     ['a filter with a wrong age', { action: 'discard', which: { filter: { minAge: '5' } }, reason: 'r' }],
+    ['a preview in the future', { action: 'discard', which: { filter: {} }, previewAge: -1, reason: 'r' }],
+    ['a preview of an action that needs none', { action: 'park', which: { ids: ['1'] }, previewAge: 1, reason: 'r' }],
     ['a state that cannot be re-armed', { action: 'rearm', which: { ids: ['1'] }, state: 'leased', reason: 'r' }],
     ['a filter to park', { action: 'park', which: { filter: {} }, reason: 'r' }],
     ['an empty destination', { action: 'pause', destination: '', reason: 'r' }],

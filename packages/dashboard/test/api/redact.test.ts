@@ -1,7 +1,7 @@
-import type { OutboxRecord } from '@ackord/outbox'
+import type { AuditEntry, OutboxRecord } from '@ackord/outbox'
 import { expect, it } from 'vitest'
 import type { Job, RecordDetail, RecordGroups, RecordPage } from '../../src/api/types.ts'
-import { append, codeOf, openWorld, settle } from '../support/world.ts'
+import { append, codeOf, openWorld, settle, withFunctions } from '../support/world.ts'
 
 const secret = 'hunter2'
 const hide = (text: string) => text.replaceAll(secret, '***')
@@ -91,6 +91,51 @@ it('a payload that is shown redacted cannot be edited', async () => {
   expect(codeOf(await rearm('1'))).toBe('409 redacted')
   expect(Buffer.from((await world.store.get('1'))?.message.data ?? []).toString()).toContain(secret)
   expect((await rearm('3')).body).toMatchObject({ state: 'done', count: 1 })
+})
+
+it('an attribute that is shown redacted cannot be replaced, but removed', async () => {
+  await using world = await openWorld({ redact })
+  await fill(world.store)
+  const rearm = (attributes: object, ids = ['1']) =>
+    world.client.post('stores/shop/actions', { action: 'rearm', which: { ids }, edit: { attributes }, reason: 'r' })
+  await append(world.store, { id: 'c', attributes: { subject: 'visible' } })
+  await settle(world.store, { result: 'parked' })
+
+  expect(codeOf(await rearm({ subject: '*** of Ann' }))).toBe('409 redacted')
+  expect(codeOf(await rearm({ subject: 'new' }, ['3', '2']))).toBe('409 redacted')
+  expect((await world.store.get('1'))?.message.attributes.subject).toBe(secret)
+  expect((await rearm({ subject: 'new', priority: 3 }, ['3'])).body).toMatchObject({ state: 'done', count: 1 })
+  expect((await rearm({ priority: 3 })).body).toMatchObject({ state: 'done', count: 1 })
+  expect((await rearm({ subject: null }, ['2'])).body).toMatchObject({ state: 'done', count: 1 })
+  const { message } = (await world.store.get('2')) ?? {}
+  expect(message?.attributes).not.toHaveProperty('subject')
+})
+
+it('redact is applied to the errors of actions, and to the audit', async () => {
+  await using other = await openWorld()
+  await fill(other.store)
+  const shop = withFunctions(other.store, {
+    async rearm(which, _edit, options) {
+      return await other.store.audited({ action: 'rearm', what: JSON.stringify(which), by: options?.by }, () => {
+        throw new Error(`Duplicate key: ${secret}.`)
+      })
+    },
+  })
+  await using world = await openWorld({ redact, stores: { shop } })
+  const action = { action: 'rearm', which: { ids: ['1'] }, reason: 'r' }
+  const { body: job } = await world.client.post('stores/shop/actions', action)
+  expect(job).toMatchObject({ state: 'failed', error: 'Duplicate key: ***.' })
+  expect((await world.client.get(`jobs/${job.id}`)).body).toEqual(job)
+  expect(world.actions).toMatchObject([{ error: `Duplicate key: ${secret}.` }])
+
+  await other.store.discard({ filter: { error: secret } }, 'old', { by: 'ann' })
+  await other.store.pause('orders', { by: 'ann' })
+  const { body } = await world.client.get<{ readonly entries: readonly AuditEntry[] }>('stores/shop/audit')
+  expect(body.entries.map(({ what, error }) => [what, error])).toEqual([
+    ['orders', undefined],
+    ['{"error":"***"}', undefined],
+    ['{"ids":["1"]}', 'Duplicate key: ***.'],
+  ])
 })
 
 it('a group whose name is redacted is a filter nevertheless, as are the values of a record', async () => {

@@ -7,6 +7,7 @@ function record(payload: Payload | undefined): RecordDetail {
     id: '1',
     state: 'parked',
     destination: 'billing',
+    partition: undefined,
     messageId: 'm',
     type: 't',
     orderingKey: undefined,

@@ -36,6 +36,30 @@ describe('the overview', () => {
     await world.page.getByText('No relay has reported in the last half minute.').waitFor()
   })
 
+  it('says which partitions each relay owns, as does the page of a record', async () => {
+    const world = await open({ store: { order: 'perKey' } })
+    await world.add('billing', {}, { partitionkey: 'k' })
+    const { partition = -1 } = (await world.store.get('1')) ?? {}
+    const others = Array.from({ length: 256 }, (_, number) => number).filter((number) => number !== partition && number % 2 === 0)
+    const report = { uptime: 1, inFlight: 0, down: [], published: 0, failed: 0, parked: 0 }
+    const relays = [
+      { ...report, host: 'one', pid: 7, partitions: 1, ownedPartitions: String(partition) },
+      { ...report, host: 'two', pid: 8, partitions: others.length, ownedPartitions: others.join(', ') },
+    ]
+    await world.store.notes.put(
+      'relay',
+      relays.map((relay) => ({ name: relay.host, value: JSON.stringify(relay) })),
+      30_000,
+    )
+    await world.goTo('#/')
+    const rowOf = (name: string) => world.page.getByRole('row', { name })
+    await rowOf('one pid 7').getByText(String(partition), { exact: true }).waitFor()
+    await rowOf('two pid 8').getByText(others.join(', ')).waitFor()
+
+    await world.goTo('#/stores/orders/records/1')
+    await world.page.getByText(`${partition}, owned by one pid 7`).waitFor()
+  })
+
   it('polls if events do not arrive', async () => {
     const world = await open()
     await world.page.route('**/api/events', (route) => route.abort())

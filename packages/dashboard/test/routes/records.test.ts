@@ -1,4 +1,5 @@
-import type { OutboxAdmin, OutboxRecord } from '@ackord/outbox'
+import { MemoryOutboxStore, type OutboxAdmin, type OutboxRecord, type RelayReport } from '@ackord/outbox'
+import { VirtualRuntime } from '@ackord/testkit'
 import { describe, expect, it } from 'vitest'
 import type { RecordDetail, RecordGroups, RecordPage } from '../../src/api/types.ts'
 import { shortPages } from '../support/short-pages.ts'
@@ -153,6 +154,26 @@ describe('a record', () => {
       traceId: '0af7651916cd43dd8448eb211c80319c',
     })
     expect(body.behind.map(({ messageId }) => messageId)).toEqual(Array.from({ length: 20 }, (_, index) => `b${index}`))
+  })
+
+  it('has its partition and the relay that owns it, with order per key, until it is published', async () => {
+    const runtime = new VirtualRuntime()
+    const shop = new MemoryOutboxStore({ runtime, order: 'perKey', retain: true })
+    await using world = await openWorld({ stores: { shop }, runtime })
+    await append(shop, { id: 'a', key: 'k' })
+    const { partition: number } = (await shop.get('1')) ?? {}
+    const report = async (id: string, relay: Partial<RelayReport>) =>
+      await shop.notes.put('relay', [{ name: id, value: JSON.stringify({ host: `${id}.test`, pid: 7, ...relay }) }], 30_000)
+    const partition = async () => (await world.client.get<RecordDetail>('stores/shop/records/1')).body.partition
+
+    await report('r1', {})
+    expect(await partition()).toBeUndefined()
+    await report('r2', { partitions: 0 })
+    expect(await partition()).toEqual({ number })
+    await report('r3', { partitions: 256, ownedPartitions: '0-255' })
+    expect(await partition()).toEqual({ number, owner: { id: 'r3', host: 'r3.test', pid: 7 } })
+    await settle(shop, { result: 'published' })
+    expect(await partition()).toBeUndefined()
   })
 
   it('is shown with the records behind it, also if the store finds them on several pages, or not in time', async () => {

@@ -2,12 +2,15 @@ import type { Runtime } from '@ackord/core'
 import { StatsSum } from '../store/administration.ts'
 import { readHistory } from '../store/failure-text.ts'
 import type { BaseAdministration } from '../store/note-administration.ts'
+import type { OutboxRecord } from '../store/outbox-admin.ts'
 import { checkRearm, invalidCursor } from '../store/record-checks.ts'
 import type { MemoryClaims } from './memory-claims.ts'
 import { isPending, type MemoryRow, type MemoryRows, matches, outboxRecord, parkRow, rearmRow, stateOf } from './memory-rows.ts'
 
 /** The operators' side of the in-memory store. */
 export function memoryAdministration(rows: MemoryRows, claims: MemoryClaims, runtime: Runtime): BaseAdministration {
+  const recordOf = (row: MemoryRow, now: number): OutboxRecord => ({ ...outboxRecord(row, now), partition: claims.partitionOf(row) })
+
   return {
     async list(filter, page) {
       const after = page.after === undefined ? 0 : cursorOf(page.after)
@@ -15,7 +18,7 @@ export function memoryAdministration(rows: MemoryRows, claims: MemoryClaims, run
       const records = [...rows.all()]
         .filter((row) => Number(row.id) > after && matches(row, filter, now))
         .slice(0, page.limit + 1)
-        .map((row) => outboxRecord(row, now))
+        .map((row) => recordOf(row, now))
       const more = records.length > page.limit
       const shown = more ? records.slice(0, page.limit) : records
       return { records: shown, next: more ? shown.at(-1)?.id : undefined }
@@ -23,7 +26,7 @@ export function memoryAdministration(rows: MemoryRows, claims: MemoryClaims, run
 
     async get(id) {
       const row = rows.get(id)
-      return row === undefined ? undefined : outboxRecord(row, runtime.now())
+      return row === undefined ? undefined : recordOf(row, runtime.now())
     },
 
     async rearm(which, edit = {}, options = {}) {

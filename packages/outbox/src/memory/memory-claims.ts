@@ -15,6 +15,10 @@ export interface MemoryClaims {
   /** Counts the attempt according to the outcome. */
   count(row: MemoryRow, outcome: Outcome): void
   leave(): void
+  /** The partitions of this store object; `undefined` without order. */
+  owned(): readonly number[] | undefined
+  /** The partition of a row; `undefined` without order. */
+  partitionOf(row: MemoryRow): number | undefined
 }
 
 /** Without order: every row has a lease of its own, and the attempt counts when the row is claimed. */
@@ -71,6 +75,10 @@ export class MemoryRowLeases implements MemoryClaims {
   count(): void {}
 
   leave(): void {}
+
+  owned(): undefined {}
+
+  partitionOf(): undefined {}
 }
 
 function isClaimable(row: MemoryRow, now: number): boolean {

@@ -105,7 +105,7 @@ function nameOf(key: IdempotencyKey): string {
   return JSON.stringify([scope, own])
 }
 
-/** Nobody can change what is stored. */
+/** A copy: callers cannot change the stored answer. */
 function copyOf({ status, headers, body }: StoredAnswer): StoredAnswer {
   return { status, headers: headers.map(([name, value]) => [name, value] as const), body: body.slice() }
 }

@@ -76,6 +76,14 @@ export class MemoryOrderedClaims implements MemoryClaims {
     this.#rows.wake()
   }
 
+  owned(): readonly number[] {
+    return this.#partitions.isLive(this.#member, this.#runtime.now()) ? this.#partitions.of(this.#member) : []
+  }
+
+  partitionOf(row: MemoryRow): number {
+    return partitionOf(row)
+  }
+
   /** Counts an attempt for rows that were in flight at the lost owner: one of them may be what crashed it. */
   #takeOver(taken: readonly number[]): void {
     if (taken.length === 0) return
@@ -246,19 +254,19 @@ export class MemoryPartitions {
 
   leave(member: string): void {
     this.#members.delete(member)
-    for (const partition of this.#of(member)) this.#owners[partition] = undefined
+    for (const partition of this.of(member)) this.#owners[partition] = undefined
   }
 
   /** Assigns free partitions to a member that is below its share. */
   take(member: string): readonly number[] {
-    const taken = this.#of(undefined).slice(0, Math.max(0, this.#share - this.#of(member).length))
+    const taken = this.of(undefined).slice(0, Math.max(0, this.#share - this.of(member).length))
     for (const partition of taken) this.#owners[partition] = member
     return taken
   }
 
   /** Frees partitions above a member's share that have nothing in flight. Returns those that it keeps and may claim from, and the number that it freed. */
   yieldSurplus(member: string, inFlight: ReadonlySet<number>): { readonly kept: ReadonlySet<number>; readonly freed: number } {
-    const kept = new Set(this.#of(member))
+    const kept = new Set(this.of(member))
     // The highest numbers first, so that the next call picks the same ones again: otherwise none would ever be drained.
     const candidates = [...kept].reverse()
     const surplus = [...candidates.filter((one) => !inFlight.has(one)), ...candidates.filter((one) => inFlight.has(one))].slice(
@@ -279,7 +287,7 @@ export class MemoryPartitions {
     return Math.ceil(partitionCount / this.#members.size)
   }
 
-  #of(owner: string | undefined): number[] {
+  of(owner: string | undefined): number[] {
     return [...this.#owners.keys()].filter((partition) => this.#owners[partition] === owner)
   }
 }

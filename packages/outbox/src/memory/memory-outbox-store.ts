@@ -13,6 +13,7 @@ import { type CompleteAdministration, completeAdministration } from '../store/no
 import type { OutboxNotes } from '../store/notes.ts'
 import type {
   AuditEntry,
+  AuditedSteps,
   ChosenRecords,
   DestinationPause,
   Operator,
@@ -184,6 +185,10 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
     this.#claims.leave()
   }
 
+  ownedPartitions(): readonly number[] | undefined {
+    return this.#claims.owned()
+  }
+
   wakeUps({ signal }: { readonly signal: AbortSignal }): AsyncGenerator<void, void, void> {
     return eachWakeUp((hint) => this.#data.rows.listen(hint), signal)
   }
@@ -248,7 +253,7 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
     return this.#administration.activity(options)
   }
 
-  audited(entry: Pick<AuditEntry, 'action' | 'what'> & Operator, work: () => Promise<number>): Promise<number> {
+  audited(entry: Pick<AuditEntry, 'action' | 'what'> & Operator, work: (steps: AuditedSteps) => Promise<number>): Promise<number> {
     return this.#administration.audited(entry, work)
   }
 

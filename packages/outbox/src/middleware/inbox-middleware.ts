@@ -49,7 +49,7 @@ export interface InboxKey {
 }
 
 /**
- * What a store found out about a message:
+ * The result of looking up a message in the store:
  *
  * - `new`: the record is part of the transaction of this context. The middleware handles the message there.
  * - `duplicate`: the message has been handled. The middleware acks it.

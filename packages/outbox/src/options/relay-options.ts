@@ -86,7 +86,7 @@ export interface RelayOptions extends ClaimingOptions {
    */
   readonly deadLetter?: DeadLetter | undefined
   /**
-   * What happens to the records behind a parked record, on a store with order `perKey`. `park`: they are published without it. `block`: they wait
+   * How the records behind a parked record are treated, on a store with order `perKey`. `park`: they are published without it. `block`: they wait
    * until it is re-armed or discarded. `parkKey`: they are parked too, including those that are committed later, until all are re-armed. Default:
    * `park`.
    */
@@ -149,7 +149,7 @@ export interface ClaimingSettings {
   readonly runtime: WatchedRuntime
   readonly logger: Logger
   readonly metrics: Metrics | undefined
-  /** What the reader was given, for the parts that it uses. */
+  /** The reader's ports, which the parts that it uses inherit. */
   readonly shared: SharedPorts
 }
 

@@ -15,7 +15,7 @@ export interface RelayReportsOptions {
   /** The destinations that the relay serves; `undefined`: all. */
   readonly destinations: readonly string[] | undefined
   /** What only the running relay knows. */
-  readonly state: () => Pick<RelayReport, 'inFlight' | 'down' | 'partitions'>
+  readonly state: () => Pick<RelayReport, 'inFlight' | 'down' | 'partitions' | 'ownedPartitions'>
 }
 
 /** Milliseconds. A third of the time for which a relay counts as alive. */

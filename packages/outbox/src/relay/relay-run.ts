@@ -12,6 +12,7 @@ import { StoreCalls } from '../delivery/store-calls.ts'
 import { behindParked, isOrdered, leaveStore, maxPause } from '../options/key-order.ts'
 import type { RelaySettings } from '../options/relay-options.ts'
 import type { ClaimedRecord, ClaimOptions, OutboxStore } from '../store/outbox-store.ts'
+import { partitionRanges } from '../store/partition-ranges.ts'
 import { HotPath } from './hot-path.ts'
 import { OperatorPauses } from './operator-pauses.ts'
 import { followWakeUps, PollPause } from './polling.ts'
@@ -187,7 +188,11 @@ export class RelayRun {
     const { notes } = this.#store
     if (notes === undefined) return
     const { runtime, destinations } = this.#settings
-    const state = () => ({ inFlight: this.inFlight, down: this.pauses.downFor, partitions: this.#store.ownedPartitions?.() })
+    const state = () => {
+      const owned = this.#store.ownedPartitions?.()
+      const ownedPartitions = owned === undefined || owned.length === 0 ? undefined : partitionRanges(owned)
+      return { inFlight: this.inFlight, down: this.pauses.downFor, partitions: owned?.length, ownedPartitions }
+    }
     await sendReports({ notes, runtime, meter: this.#observer.meter, destinations, state }, signal)
   }
 

@@ -82,7 +82,7 @@ export class Relay {
     if (this.#run?.stopping === true) {
       throw new AckordError('ACKORD_ALREADY_STARTED', 'The relay is stopping. Await stop() before you start it again.')
     }
-    // The relay belongs to no request or trace, whoever starts it.
+    // The relay belongs to no request or trace, even if it is started inside of one.
     this.#run ??= inRoot(
       () =>
         new RelayRun({

@@ -27,7 +27,7 @@ import type { OutboxAdmin } from '../store/outbox-admin.ts'
 import type { OutboxStore, OutboxWriter } from '../store/outbox-store.ts'
 import { waitForSignal } from './signals.ts'
 
-/** What all parts of a service share. Its source, its publishers and its store inherit logger and metrics; one with another clock needs the runtime too. */
+/** The ports that all parts of a service share. Its source, its publishers and its store inherit logger and metrics; one with another clock needs the runtime too. */
 export interface ServicePorts {
   readonly logger: Logger
   readonly metrics: Metrics | undefined
@@ -79,7 +79,7 @@ export interface ServiceOptions extends CodecOptions {
   readonly runtime?: Runtime | undefined
 }
 
-/** What telemetry adds to the parts of a service. Each function returns the same part, observed. */
+/** Adds telemetry to the parts of a service. Each function returns the same part, observed. */
 export interface ServiceTelemetry {
   /** The outermost middleware. */
   readonly middleware: Middleware
@@ -95,7 +95,7 @@ export interface ServiceOutputs extends CodecOptions {
   readonly marshaler: Marshaler | undefined
 }
 
-/** What a store contributes to a service. */
+/** The parts of a service that depend on its store. */
 export interface ServiceStore<Outbox> {
   readonly outbox: Outbox
   /** Transaction, inbox and outbox, around the handlers. */

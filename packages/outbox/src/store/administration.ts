@@ -8,11 +8,12 @@ import type { DestinationStats, OutboxAdmin, OutboxEdit, OutboxFilter, OutboxRec
 /** What a filter looks at. */
 export interface FilteredRecord extends Pick<OutboxRecord, 'state' | 'destination' | 'createdAt' | 'lastError' | 'cause'> {
   readonly attributes: Attributes
+  readonly parkedAt?: number | undefined
 }
 
 /** Whether a record matches all criteria of the filter. For stores that filter records themselves. */
 export function matchesFilter(record: FilteredRecord, filter: OutboxFilter, now: number): boolean {
-  const { state, destination, type, orderingKey, messageId, cause, error, minAge = 0, maxAge = Infinity } = filter
+  const { state, destination, type, orderingKey, messageId, cause, error, minAge = 0, maxAge = Infinity, minParkedAge } = filter
   const { partitionkey } = record.attributes
   const age = now - record.createdAt
   return (
@@ -24,7 +25,8 @@ export function matchesFilter(record: FilteredRecord, filter: OutboxFilter, now:
     (cause === undefined || cause === record.cause) &&
     (error === undefined || record.lastError?.toLowerCase().includes(error.toLowerCase()) === true) &&
     age >= minAge &&
-    age <= maxAge
+    age <= maxAge &&
+    (minParkedAge === undefined || (record.parkedAt !== undefined && now - record.parkedAt >= minParkedAge))
   )
 }
 

@@ -1,11 +1,11 @@
 import type { Context } from '@ackord/core'
 
 /**
- * What a client calls its request. Two requests with the same key in the same scope are the same request. Both are compared byte by byte, and have at
+ * The client's name for its request. Two requests with the same key in the same scope are the same request. Both are compared byte by byte, and have at
  * most 255 characters.
  */
 export interface IdempotencyKey {
-  /** Separates the keys of different callers and routes: nobody gets the answer to the request of somebody else. */
+  /** Separates the keys of different callers and routes: no caller gets the answer to the request of another one. */
   readonly scope: string
   /** Chosen by the client, such as the value of its `Idempotency-Key` header. */
   readonly key: string

@@ -35,7 +35,7 @@ export interface OutboxEvent {
 }
 
 /**
- * What `append()` stores: one event or several, such as `orderPlaced({ … })` of `defineEvent()`. An event without an id, source or time gets one: inside
+ * The argument of `append()`: one event or several, such as `orderPlaced({ … })` of `defineEvent()`. An event without an id, source or time gets one: inside
  * of a handler the id that a handler's output would have, so that handling the message again gives its events the same ids.
  */
 export type NewEvents = Message | OutboxEvent | readonly (Message | OutboxEvent)[]

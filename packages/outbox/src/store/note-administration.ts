@@ -3,6 +3,7 @@ import { checkCount, checkDuration, checkName, messageOf } from '@ackord/core/in
 import type { Note, NoteQuery, OutboxNotes } from './notes.ts'
 import type {
   AuditEntry,
+  AuditedSteps,
   DestinationPause,
   Operator,
   OutboxAdmin,
@@ -47,8 +48,19 @@ export function completeAdministration(
   /** Writes the entry before the action, so that an action whose process ends is in the audit too, and again with its result. */
   async function audited<R extends number | boolean | void>(
     entry: Pick<AuditEntry, 'action' | 'what'> & Operator,
-    work: () => Promise<R>,
+    work: (steps: AuditedSteps) => Promise<R>,
   ): Promise<R> {
+    let changed: number | undefined
+    const counting = async (step: Promise<number>): Promise<number> => {
+      const count = await step
+      changed = (changed ?? 0) + count
+      return count
+    }
+    const steps: AuditedSteps = {
+      rearm: (which, edit, options) => counting(base.rearm(which, edit, options)),
+      park: (ids, reason) => counting(base.park(ids, reason)),
+      discard: (ids, reason) => counting(base.discard(ids, reason)),
+    }
     const name = runtime.uuid()
     const { action, what, by, reason } = entry
     const write = (result: { readonly count?: number; readonly error?: string }) =>
@@ -62,12 +74,13 @@ export function completeAdministration(
       if (!isAckordError(error, 'ACKORD_SCHEMA')) throw error
     })
     try {
-      const result = await work()
+      const result = await work(steps)
       // The action is done: that its entry cannot be completed must not make it look as if it had failed.
       await write({ count: Number(result ?? 1) }).catch(() => {})
       return result
     } catch (error) {
-      await write({ error: messageOf(toError(error)).slice(0, maxWhat) }).catch(() => {})
+      const text = messageOf(toError(error)).slice(0, maxWhat)
+      await write({ ...(changed !== undefined && { count: changed }), error: text }).catch(() => {})
       throw error
     }
   }

@@ -23,6 +23,11 @@ export interface OutboxRecord {
   readonly leasedUntil: number | undefined
   readonly publishedAt: number | undefined
   readonly parkedAt: number | undefined
+  /**
+   * The partition of its key, or of its id if it has none: with order per key, only the owner of the partition publishes it. `undefined`: the store has no partitions, or cannot
+   * read the key.
+   */
+  readonly partition?: number | undefined
 }
 
 export interface OutboxFilter {
@@ -43,6 +48,8 @@ export interface OutboxFilter {
   /** It was stored at least, and at most, this many milliseconds ago, by the store's clock. */
   readonly minAge?: number | undefined
   readonly maxAge?: number | undefined
+  /** It is parked, and was parked at least this many milliseconds ago, by the store's clock: a long action leaves out records that are parked while it runs. */
+  readonly minParkedAge?: number | undefined
 }
 
 export interface OutboxListOptions {
@@ -160,6 +167,8 @@ export interface RelayReport {
   readonly down: readonly { readonly destination: string; readonly downFor: number }[]
   /** With order per key: how many partitions it owns. */
   readonly partitions: number | undefined
+  /** Which they are, as a text such as `0-15, 32`. `undefined`: it owns none, or is a relay of an older version. */
+  readonly ownedPartitions?: string | undefined
   /** Since the relay started. */
   readonly published: number
   readonly failed: number
@@ -193,10 +202,15 @@ export interface AuditEntry extends Operator {
   readonly action: 'rearm' | 'park' | 'discard' | 'pause' | 'resume' | 'replay'
   /** What it was done to, for people: the filter, a destination, or the first ids. */
   readonly what: string
-  /** How many records; `undefined` if the action has not ended, or its process did before it could say. */
+  /** How many records, also of an action that was stopped or failed midway; `undefined` if it has not ended, or its process did before it could say. */
   readonly count: number | undefined
   /** Why the action failed. */
   readonly error: string | undefined
+}
+
+/** The changes of records that make up one audited action: they write no entries of their own. */
+export type AuditedSteps = Pick<OutboxAdmin, 'rearm' | 'park'> & {
+  discard(ids: readonly string[], reason: string, operator?: Pick<Operator, 'by'>): Promise<number>
 }
 
 export type ChosenRecords = { readonly ids: readonly string[] } | { readonly filter: OutboxFilter }
@@ -253,8 +267,11 @@ export interface OutboxAdmin {
   rates?(options: { readonly maxAge: number }): Promise<readonly OutboxRate[]>
   /** What `pauses()`, `relays()` and `rates()` return, read with one statement: for a page that shows them again and again. */
   activity?(options: { readonly maxAge: number }): Promise<OutboxActivity>
-  /** Does something that is not done to the store, and writes it to its audit: when it begins, and again with the number that it resolves to, or its error. */
-  audited?(entry: Pick<AuditEntry, 'action' | 'what'> & Operator, work: () => Promise<number>): Promise<number>
+  /**
+   * Does something as one entry of the audit: an action in many steps, or something that is not done to the store. The entry is written when the work begins, and again with
+   * the number that it resolves to, or its error and how many records its steps have changed until then.
+   */
+  audited?(entry: Pick<AuditEntry, 'action' | 'what'> & Operator, work: (steps: AuditedSteps) => Promise<number>): Promise<number>
   /** The actions of operators in the last 90 days, the latest first. */
   audit?(options: { readonly limit: number }): Promise<readonly AuditEntry[]>
 }

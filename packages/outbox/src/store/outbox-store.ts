@@ -171,8 +171,8 @@ export interface OutboxStore extends Part {
   /** What relays and operators tell each other. Without it destinations cannot be paused, and relays are not listed. */
   readonly notes?: OutboxNotes | undefined
 
-  /** With order `perKey`: how many partitions this object owns, as far as it knows. */
-  ownedPartitions?(): number
+  /** With order `perKey`: the partitions that this object owns, as far as it knows; see `OutboxRecord.partition`. `undefined` without order. */
+  ownedPartitions?(): readonly number[] | undefined
 
   /**
    * Leases up to `limit` claimable records to the caller, oldest first within a destination. Records that another relay has leased are skipped, not

@@ -18,7 +18,7 @@ interface KnownCommand {
   readonly step: number
 }
 
-/** What the server reports about commands without a method in `RedisWrites`. In a script it would detect errors only after other commands have run. */
+/** Asks the server about commands without a method in `RedisWrites`, and remembers the answers. In a script the server would detect errors only after other commands have run. */
 export class KnownCommands {
   readonly #port: RedisPort
   readonly #known = new Map<string, KnownCommand | undefined>()

@@ -180,7 +180,7 @@ export async function addEntries(
   })
 }
 
-/** What the server, the client or the deadline said about an XADD. */
+/** The failure of an XADD, from the error of the server, the client or the deadline. */
 function notAdded(stream: string, cause: unknown): PublishFailure {
   if (says(cause, 'too large', 'invalid bulk length', 'string exceeds maximum')) {
     return permanentFailure(`A message is too large for stream '${stream}'.`, cause)

@@ -175,7 +175,7 @@ export class CommandQueue implements RedisTransaction, WriteTarget {
     if (!this.#context.space.together(this.#anchor, key)) throw new CrossSlotError(key, this.#anchor)
   }
 
-  /** What the commit must wait for; `undefined` if there is nothing. Rejects if the transaction must not commit. */
+  /** The checks that the commit must wait for; `undefined` if there are none. Rejects if the transaction must not commit. */
   get checks(): Promise<unknown> | undefined {
     return this.#checks === undefined ? undefined : Promise.all(this.#checks)
   }

@@ -13,7 +13,7 @@ import { CommandQueue } from './command-queue.ts'
 import { type CommitAnswer, commitError } from './committer.ts'
 import type { RedisInternals } from './redis.ts'
 
-/** What an inbox has on a message, or an idempotency store on a request: the marker that commits together with the writes. */
+/** The claim of an inbox on a message, or of an idempotency store on a request: the marker that commits together with the writes. */
 export interface MarkerClaim {
   readonly marker: string
   /** If several calls may try to commit under the claim: with a blank and a second word, which is different for each. */
@@ -32,7 +32,7 @@ export interface MarkerClaim {
   readonly lostError?: (() => Error) | undefined
 }
 
-/** What is done in one transaction. */
+/** The work of one transaction. */
 export interface TransactionWork<R> {
   /** The message that is being handled, whose verdicts wait for the end of the transaction; `undefined` outside of a router. */
   readonly message: Message | undefined

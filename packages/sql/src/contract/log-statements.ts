@@ -19,7 +19,7 @@ export interface LogRange {
   readonly seq: string
 }
 
-/** What has been published of some partitions, or moved to the outbox table. */
+/** The part of some partitions that has been published or moved to the outbox table. */
 export interface LogCursor {
   /** Everything up to here … */
   readonly position: LogPosition
@@ -55,7 +55,7 @@ export interface LogFence {
 /** A record of the log that continues in the outbox table. */
 export interface LogMove {
   readonly seq: string
-  /** What happened to it; `undefined` if it was not published yet. */
+  /** Its outcome; `undefined` if it was not published yet. */
   readonly outcome: Exclude<Outcome, { readonly result: 'published' }> | undefined
   /** The attempts to count. */
   readonly attempts: number
@@ -128,7 +128,7 @@ export interface LogStatements {
   movedSince(member: string, noted: string): Promise<{ readonly noted: string; readonly moved: readonly string[] }>
   /** The columns `seq`, `data` and `attributes` of records. */
   contents(seqs: readonly string[]): Promise<readonly Row[]>
-  /** Writes a cursor, and moves records to the outbox table. Resolves to the generation of the cursor; `undefined`: it was refused. A member that nobody has removed yet may do that after its lease. */
+  /** Writes a cursor, and moves records to the outbox table. Resolves to the generation of the cursor; `undefined`: it was refused. A member that no other member has removed yet may do that after its lease. */
   write(fence: LogFence, cursor: LogCursor, moves: readonly LogMove[]): Promise<string | undefined>
   /** The generation of the last cursor of a partition, after all statements of the member that are under way. */
   lastGeneration(member: string, partition: number): Promise<string>

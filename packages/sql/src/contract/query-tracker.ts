@@ -115,7 +115,7 @@ export class QueryTracker {
     return query
   }
 
-  /** Like `run`, for queries whose failure does not fail the transaction by itself: a failure that nobody handled is returned by `neglected`. */
+  /** Like `run`, for queries whose failure does not fail the transaction by itself: an unhandled failure is returned by `neglected`. */
   watch<T>(start: () => Promise<T>): Promise<T> {
     return this.#watched(this.run(start))
   }

@@ -124,7 +124,7 @@ export function sqlIdempotency<Handle>(database: Database<Handle>, options: SqlI
   }
 }
 
-/** What a row means for a request with this fingerprint; `undefined`: it can have the key. */
+/** The meaning of a row for a request with this fingerprint; `undefined`: the request can have the key. */
 function claimOf(row: Row, fingerprint: string): IdempotencyClaim | undefined {
   if (Number(row['expired']) === 1) return undefined
   if (row['fingerprint'] !== fingerprint) return { state: 'mismatch' }

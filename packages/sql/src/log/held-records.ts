@@ -14,7 +14,7 @@ interface ChunkOptions {
   readonly readAt: number
 }
 
-/** What one statement has read, as far as it is not done. */
+/** The records that one statement has read and that are not done. */
 export class Chunk {
   /** How far the reading was before. */
   readonly #start: LogPosition
@@ -23,9 +23,9 @@ export class Chunk {
   /** The seqs that were read, ascending, and the number of those that are done without a gap. */
   #seqs: readonly string[] = []
   #next = 0
-  /** What is done beyond that. */
+  /** The seqs beyond it that are done. */
   readonly #done: Set<string>
-  /** What later reads have done. A position in this chunk need not show any of it, whatever its seq. */
+  /** The seqs of later reads that are done. A position in this chunk need not show any of them. */
   readonly #later: string[] = []
   /** By the runtime's clock: when it was read. */
   readonly readAt: number
@@ -52,7 +52,7 @@ export class Chunk {
     this.#later.push(...done)
   }
 
-  /** What is done beyond its records. */
+  /** The seqs beyond its records that are done. */
   get done(): readonly string[] {
     return [...this.#done, ...this.#later]
   }
@@ -116,7 +116,7 @@ export class LogGroup {
   writtenAt: number
   /** The generation of the last cursor of all of its partitions. */
   generation: string
-  /** What a write would have finished whose outcome is unknown. */
+  /** The records that a write would have finished, if its outcome is unknown. */
   unknown: ReadonlyMap<string, LogMove | undefined> | undefined
 
   constructor({ partitions, position, done, generation, now }: LogGroupOptions) {

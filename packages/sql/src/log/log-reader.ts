@@ -62,7 +62,7 @@ interface LogReaderOptions {
  * Reads the log of the partitions that a member owns. Records that were read are kept in memory until they are published or moved to the outbox table; then the cursor is written.
  * Everything that cannot be published goes to the outbox table: failures, what is behind them, and what another relay takes over.
  *
- * What must hold:
+ * Invariants:
  *
  * - `adopt`, `claim`, `handOver` and `end` run one after the other: none of them finds the partitions changed by another one. Only `settle` and `release` run beside them.
  * - Cursors are written one after the other, each from what is known when it is sent. If the outcome of a write is unknown, it is found out before the next one.
@@ -406,7 +406,7 @@ export class LogReader {
       finished.set(row.seq, moveOf(row.seq, outcome))
       if (outcome.result === 'published') this.#slow.delete(record.destination)
       if (outcome.result === 'published' || record.keyName === undefined) continue
-      // What is behind it in its key, and not given, follows it.
+      // Records behind it in its key that are not given follow it.
       for (const { seq, isGiven } of this.#held.ofKey(record.keyName)) {
         if (!isGiven && !finished.has(seq)) finished.set(seq, { seq, outcome: undefined, attempts: 0 })
       }

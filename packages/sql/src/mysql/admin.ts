@@ -311,7 +311,7 @@ function groupsSql(
   const { destination } = filter
   const states = state === undefined ? ['parked', 'waiting'] : [state]
   const rows = states.map((one) => ({
-    sql: `(SELECT o.state, o.destination, o.id, o.type, o.ordering_key, o.last_error, o.created_at${failures ? ', o.cause' : ''}
+    sql: `(SELECT o.state, o.destination, o.id, o.type, o.ordering_key, o.last_error, o.created_at, o.parked_at${failures ? ', o.cause' : ''}
   FROM ${table} AS o FORCE INDEX (PRIMARY) WHERE o.state = ?${destination === undefined ? '' : ' AND o.destination = ?'}
   ORDER BY o.destination, o.seq LIMIT ${limit})`,
     parameters: destination === undefined ? [one] : [one, destination],
@@ -375,6 +375,7 @@ function filterSql(filter: OutboxFilter, failures: boolean): SqlPart {
   }
   if (filter.minAge !== undefined) conditions.push(`o.created_at <= ${fromNow(-filter.minAge)}`)
   if (filter.maxAge !== undefined) conditions.push(`o.created_at >= ${fromNow(-filter.maxAge)}`)
+  if (filter.minParkedAge !== undefined) conditions.push(`o.parked_at <= ${fromNow(-filter.minParkedAge)}`)
   return { sql: conditions.join(' AND '), parameters }
 }
 

@@ -23,7 +23,7 @@ export interface OrderedClaimsOptions {
 
 export interface OrderedClaims extends Pick<OutboxStore, 'claim' | 'renew' | 'release' | 'settle'> {
   leave(): Promise<void>
-  ownedPartitions(): number
+  ownedPartitions(): readonly number[]
 }
 
 /** The maximum number of keys of a destination per statement, and of statements per claim. */
@@ -456,7 +456,7 @@ export function orderedClaims(statements: OwnershipStatements, options: OrderedC
     renew,
     release: async (claims) => release(claims),
     settle,
-    ownedPartitions: () => member.epochs.size,
+    ownedPartitions: () => [...member.epochs.keys()],
     // Records that are still in flight are counted as if their relay had died: they may have been published.
     async leave() {
       if (log === undefined) return await leaveNow()

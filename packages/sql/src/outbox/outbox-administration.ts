@@ -20,7 +20,7 @@ import {
 } from '@ackord/outbox'
 import type { AdminStatements, ListedPage, ListedRows, StorePort } from '../contract/store-dialect.ts'
 import { isSeq, storable, storableCause } from '../records/claimed-record.ts'
-import { type OutboxRow, outboxRowOf, readMessage } from '../records/outbox-row.ts'
+import { type OutboxRow, outboxRowOf, partitionOf, readMessage } from '../records/outbox-row.ts'
 import type { Row } from '../records/row.ts'
 
 /** How many parked, and how many waiting, rows `groups()` reads at most. */
@@ -120,7 +120,7 @@ const century = 100 * 365 * 24 * 60 * 60 * 1000
 
 /** Texts are compared as they are stored. An instant before the first year that a database knows would be an error. */
 function checkedFilter(filter: OutboxFilter): OutboxFilter {
-  const { cause, error, minAge, maxAge } = filter
+  const { cause, error, minAge, maxAge, minParkedAge } = filter
   const age = (option: string, value: number | undefined) =>
     value === undefined ? undefined : Math.min(checkDuration(option, value), century)
   return {
@@ -129,11 +129,12 @@ function checkedFilter(filter: OutboxFilter): OutboxFilter {
     error: error === undefined ? undefined : storable(error),
     minAge: age('minAge', minAge),
     maxAge: age('maxAge', maxAge),
+    minParkedAge: age('minParkedAge', minParkedAge),
   }
 }
 
-/** See `ListedPage`. No index has leases and due times. */
-function isIndexed({ state, destination: _, messageId, ...others }: OutboxFilter): boolean {
+/** See `ListedPage`. No index has leases and due times. `minParkedAge` leaves out the latest parked rows only: an index of those rows still leads to nearly nothing else. */
+function isIndexed({ state, destination: _, messageId, minParkedAge: __, ...others }: OutboxFilter): boolean {
   if (messageId !== undefined) return true
   return (state === undefined || state === 'parked' || state === 'published') && Object.values(others).every((one) => one === undefined)
 }
@@ -178,6 +179,7 @@ function editing(edit: OutboxEdit): ((row: Row) => OutboxRow) | undefined {
 
 function recordOf(row: Row): OutboxRecord {
   const { message, problem } = readMessage(row)
+  const { partitionkey, id } = message.attributes
   const state = shownState(row)
   return {
     id: String(row['seq']),
@@ -192,6 +194,7 @@ function recordOf(row: Row): OutboxRecord {
     leasedUntil: state === 'leased' ? optional(row['lease_until'], Number) : undefined,
     publishedAt: optional(row['published_at'], Number),
     parkedAt: optional(row['parked_at'], Number),
+    partition: problem === undefined ? partitionOf(String(partitionkey ?? id)) : undefined,
   }
 }
 

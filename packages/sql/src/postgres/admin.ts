@@ -263,7 +263,7 @@ function groupsSql(table: string, by: GroupedBy, { state, ...filter }: OutboxFil
   const { sql, parameters } = filterSql(filter, 2, failures)
   const { destination } = filter
   const ofDestination = destination === undefined ? '' : ` AND targets.destination = $${parameters.length + 2}`
-  const columns = `o.state, o.destination, o.id, o.type, o.ordering_key, o.last_error, o.created_at${failures ? ', o.cause' : ''}`
+  const columns = `o.state, o.destination, o.id, o.type, o.ordering_key, o.last_error, o.created_at, o.parked_at${failures ? ', o.cause' : ''}`
   // Steps through the key, as a list does. The limits are subqueries: if the planner knew them, it might read and sort all rows of the destination.
   const rowsOf = (one: string) => `(SELECT page.* FROM targets CROSS JOIN LATERAL (
     SELECT ${columns} FROM ${table} AS o
@@ -312,6 +312,7 @@ function filterSql(filter: OutboxFilter, from: number, failures: boolean): Filte
   const ago = (age: number) => `(SELECT clock_timestamp()) - ${next(age)}::float8 * interval '1 millisecond'`
   if (filter.minAge !== undefined) conditions.push(`o.created_at <= ${ago(filter.minAge)}`)
   if (filter.maxAge !== undefined) conditions.push(`o.created_at >= ${ago(filter.maxAge)}`)
+  if (filter.minParkedAge !== undefined) conditions.push(`o.parked_at <= ${ago(filter.minParkedAge)}`)
   return { sql: conditions.join(' AND '), parameters }
 }
 

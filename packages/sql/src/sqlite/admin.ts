@@ -232,7 +232,7 @@ export function groupsSql(
   const { destination } = filter
   const states = state === undefined ? ['parked', 'waiting'] : [state]
   const rowsSql = (one: string) => `SELECT * FROM (
-    SELECT state, destination, id, type, ordering_key, last_error, created_at${failures ? ', cause' : ''} FROM ${table}
+    SELECT state, destination, id, type, ordering_key, last_error, created_at, parked_at${failures ? ', cause' : ''} FROM ${table}
     ${destination === undefined ? `INDEXED BY ${indexedBy(table, one)} WHERE` : 'WHERE destination = ? AND'} state = '${one}' LIMIT ${limit})`
   return {
     sql: `SELECT state, CASE WHEN ${sql} THEN ${groupColumns[by]} END AS name, count(*) AS count, min(created_at) AS first, max(created_at) AS last
@@ -248,7 +248,7 @@ export function deletePublishedSql(table: string): string {
 }
 
 function filterSql(filter: OutboxFilter, failures: boolean): FilterSql {
-  const { state, destination, type, orderingKey, messageId, cause, error, minAge, maxAge } = filter
+  const { state, destination, type, orderingKey, messageId, cause, error, minAge, maxAge, minParkedAge } = filter
   const parameters: unknown[] = []
   const conditions = ['true']
   const where = (condition: string, value: unknown) => {
@@ -266,6 +266,7 @@ function filterSql(filter: OutboxFilter, failures: boolean): FilterSql {
   if (error !== undefined) where('instr(lower(last_error), lower(?)) > 0', error)
   if (minAge !== undefined) where(`created_at <= ${now} - ?`, minAge)
   if (maxAge !== undefined) where(`created_at >= ${now} - ?`, maxAge)
+  if (minParkedAge !== undefined) where(`parked_at <= ${now} - ?`, minParkedAge)
   return { sql: conditions.join(' AND '), parameters }
 }
 

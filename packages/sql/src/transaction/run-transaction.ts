@@ -139,7 +139,7 @@ function runOnce<Handle, R>(
   }
 
   async function failed(given: unknown): Promise<R> {
-    // Whatever error the handler failed with afterwards: its earlier changes may be committed, including its inbox record.
+    // A later error of the handler does not change this: its earlier changes may be committed, including its inbox record.
     const ended = isOutcomeUnknown(given) ? undefined : opened?.ended?.()
     if (ended !== undefined) ended.cause ??= given instanceof RollbackOnly ? given.reason : given
     const error = ended ?? given

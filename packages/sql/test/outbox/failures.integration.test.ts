@@ -112,7 +112,7 @@ function testFailures<Handle>(name: string, open: () => Promise<ClientWorld<Hand
       expect(destinations).toMatchObject([{ destination: 'events', capped: true }])
       await outbox.release([{ id, token }])
       expect((await outbox.stats({ limit: 5 })).destinations).toEqual([expect.not.objectContaining({ capped: true })])
-      if (order === 'perKey') expect(outbox.ownedPartitions?.()).toBe(256)
+      if (order === 'perKey') expect(outbox.ownedPartitions?.()).toHaveLength(256)
     })
 
     it('are selected by an age that no database can represent', async () => {

@@ -34,7 +34,7 @@ export interface LuaDurabilityReport {
 export interface LuaDurabilityOptions {
   /** Milliseconds between two checks, ± 10 %. Default: 1 minute. */
   readonly interval?: number | undefined
-  /** What `start()` rejects for: a violation, or also unknown settings. It always rejects if the outbox cannot work at all. Default: only then. */
+  /** The findings for which `start()` rejects: violations, or also unknown settings. It always rejects if the outbox cannot work at all. Default: only then. */
   readonly failAtStart?: 'violated' | 'unknown' | undefined
   /** Checks that need not hold, such as `replicas`, or `appendfsync` where the last second may be lost. Default: none. */
   readonly accept?: readonly LuaDurabilityCheck['name'][] | undefined

@@ -71,7 +71,7 @@ export interface LuaOutboxOptions extends NewEventOptions {
   /** The maximum size of a record in bytes: its data, its attributes as JSON and its destination. Larger records are refused before anything is written. Default: 5 MB. */
   readonly maxSize?: number | undefined
   /**
-   * What happens to a transaction or script whose record has the id of a different one: `refuse`: nothing of it is stored. `ignore`: the
+   * How a transaction or script is treated whose record has the id of a different one: `refuse`: nothing of it is stored. `ignore`: the
    * first record stays. `enqueue()` reports conflicts with stored records, and refuses two in one call. Default: `refuse`.
    */
   readonly onConflict?: 'refuse' | 'ignore' | undefined

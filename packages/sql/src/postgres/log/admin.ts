@@ -143,9 +143,14 @@ log AS (
 )`
 }
 
-/** Records of the log have not failed. */
-function mayBeInLog({ state, cause, error }: OutboxFilter, retain: boolean): boolean {
-  return cause === undefined && error === undefined && (state === undefined || state === 'ready' || (state === 'published' && retain))
+/** Records of the log have not failed, and are not parked. */
+function mayBeInLog({ state, cause, error, minParkedAge }: OutboxFilter, retain: boolean): boolean {
+  return (
+    cause === undefined &&
+    error === undefined &&
+    minParkedAge === undefined &&
+    (state === undefined || state === 'ready' || (state === 'published' && retain))
+  )
 }
 
 function filterSql(filter: OutboxFilter, bind: BindParameter): string {

@@ -54,6 +54,6 @@ export function rowsAfterSql({ log, columns, after, until, conditions, limit, bi
 function boundsOf(range: LogRange | undefined, until: string | undefined, bind: BindParameter): readonly string[] {
   const shown = (snapshot: string) => `pg_visible_in_snapshot(l.xid, ${bind(snapshot, 'pg_snapshot')})`
   if (until !== undefined) return range === undefined ? [shown(until)] : [`l.seq > ${bind(range.seq, 'bigint')}`, shown(until)]
-  // What was committed after `until` may have a lower seq.
+  // Records that were committed after `until` may have a lower seq.
   return range === undefined ? [] : [`(l.seq > ${bind(range.seq, 'bigint')} OR NOT ${shown(range.until)})`]
 }

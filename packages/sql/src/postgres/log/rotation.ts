@@ -54,7 +54,7 @@ async function emptyLeaf(inTransaction: InTransaction, tables: Tables, number: n
       await run(`TRUNCATE ${log}, ${cursors}`)
     })
   } catch (error) {
-    // Somebody reads or writes the leaf: the next call tries again.
+    // Another transaction reads or writes the leaf: the next call tries again.
     if (deepSqlStateOf(error) !== '55P03') throw error
   }
 }

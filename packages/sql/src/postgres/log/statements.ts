@@ -128,7 +128,7 @@ interface LogStatement {
   readonly parameters: readonly unknown[]
 }
 
-/** What the statement reports about itself. */
+/** The counts that the statement returns beside its records. */
 interface ReadReport {
   readonly remaining: number
   readonly live: number
@@ -241,7 +241,7 @@ function ownedSql({ partitions }: Tables, { member, epochs }: Pick<LogFence, 'me
 
 /**
  * `fenced`: one row if the change may be made, otherwise none. The lock keeps the member registered until the commit: only then may others take its partitions over, and their statements
- * see this one. Its lease does not matter: while it is registered, nobody has taken anything over.
+ * see this one. Its lease does not matter: while it is registered, no other member has taken anything over.
  */
 function fencedSql(tables: Tables, fence: LogFence, bind: BindParameter): string {
   const { relays, cursors } = tables

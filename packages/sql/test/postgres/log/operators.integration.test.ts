@@ -93,6 +93,11 @@ describe("the operators' functions in log mode", () => {
       ['k2', 'ready'],
       ['r1', 'parked'],
     ])
+    expect(await listed(store, { minParkedAge: 0 })).toEqual([
+      ['k1', 'parked'],
+      ['r1', 'parked'],
+    ])
+    expect(await listed(store, { minParkedAge: lease })).toEqual([])
     expect(await store.claim({ limit: 10, lease, behindParked: 'kept' })).toEqual([])
     expect(await store.discard([await seqOf(store, 'r1')], 'not needed')).toBe(1)
     expect(await store.rearm({ ids: [await seqOf(store, 'k1')] })).toBe(1)

@@ -102,7 +102,7 @@ export function claimsWith<Handle>(
 /** Claims with two relays in turn, until each of them has its share of the partitions. */
 export async function shareOut(...relays: readonly Pick<OrderedClaims, 'claim' | 'ownedPartitions'>[]): Promise<void> {
   const share = partitionCount / relays.length
-  while (relays.some((relay) => relay.ownedPartitions() !== share)) {
+  while (relays.some((relay) => relay.ownedPartitions().length !== share)) {
     for (const relay of relays) expect(await relay.claim({ limit: 1, lease })).toEqual([])
   }
 }

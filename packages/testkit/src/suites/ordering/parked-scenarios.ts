@@ -4,7 +4,7 @@ import { claim, commit, commitParked, idsOf, published } from '../outbox/outbox-
 import type { RelayScenario } from '../relay/relay-world.ts'
 import { keyed, keyedIds, keyedRun, OrderWorld } from './order-world.ts'
 
-/** What happens to the records behind a parked record. */
+/** The records behind a parked record: published, withheld or parked too. */
 export const parkedScenarios: readonly RelayScenario[] = [
   {
     name: 'the records behind a parked record are returned, withheld or marked, as the claim asks',

@@ -6,6 +6,7 @@ import type { CreateRelay, RelayScenario } from '../relay/relay-world.ts'
 import { commitScenarios } from './commit-scenarios.ts'
 import { memberScenarios } from './member-scenarios.ts'
 import { parkedScenarios } from './parked-scenarios.ts'
+import { partitionScenarios } from './partition-scenarios.ts'
 import { relayOrderScenarios } from './relay-order-scenarios.ts'
 import { runScenarios } from './run-scenarios.ts'
 
@@ -16,6 +17,8 @@ export interface OrderedOutboxSubject {
   readonly open: OpenOutboxWorld
   /** Creates a relay without starting it. Default: `Relay` of `@ackord/outbox`. */
   readonly createRelay?: CreateRelay | undefined
+  /** Whether each store object knows which partitions it owns. Default: true. */
+  readonly partitions?: boolean | undefined
   /** Default: `whole`. */
   readonly depth?: SuiteDepth | undefined
   readonly results?: ResultTable | undefined
@@ -24,6 +27,7 @@ export interface OrderedOutboxSubject {
 export const orderScenarios: readonly RelayScenario[] = [
   ...runScenarios,
   ...memberScenarios,
+  ...partitionScenarios,
   ...commitScenarios,
   ...parkedScenarios,
   ...relayOrderScenarios,
@@ -31,6 +35,7 @@ export const orderScenarios: readonly RelayScenario[] = [
 
 /** Registers a test per scenario: the promises of a store with order per key, alone and with relays that start and stop. */
 export function testOrderedOutbox(runner: TestRunner, subject: OrderedOutboxSubject): void {
-  const { name, open, createRelay = (store, setup) => new Relay(store, setup), depth, results } = subject
-  registerSuite(runner, { suite: 'order per key', name, scenarios: orderScenarios, open: { openStore: open, createRelay }, depth, results })
+  const { name, open, createRelay = (store, setup) => new Relay(store, setup), partitions = true, depth, results } = subject
+  const scenarios = partitions ? orderScenarios : orderScenarios.filter((scenario) => !partitionScenarios.includes(scenario))
+  registerSuite(runner, { suite: 'order per key', name, scenarios, open: { openStore: open, createRelay }, depth, results })
 }

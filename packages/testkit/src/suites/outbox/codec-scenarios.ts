@@ -5,7 +5,7 @@ import type { NewOutboxRecord } from '@ackord/outbox'
 import { deferred } from '../../helpers/tracked-message.ts'
 import { claim, claimOne, commit, hour, idsOf, type OutboxScenario, type OutboxTransaction, record, records } from './outbox-world.ts'
 
-/** What the codecs of an outbox make of the events that are appended to it. */
+/** The codecs of an outbox, applied to the events that are appended to it. */
 export const codecScenarios: readonly OutboxScenario[] = [
   {
     name: 'append stores what the codecs make of an event, and applies them once',

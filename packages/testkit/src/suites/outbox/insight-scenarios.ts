@@ -44,6 +44,37 @@ export const insightScenarios: readonly OutboxScenario[] = [
     },
   },
   {
+    name: 'parked records are selected by the time since they were parked',
+    basic: true,
+    async run(open) {
+      await using world = await open({ retain: false })
+      const store = complete(world.store)
+      await commit(world, record('parked early'), record('parked late'), record('not parked'))
+      const [early, late, pending] = await claim(store)
+      assert.ok(early && late && pending)
+      await store.settle([fails(early, 'parked', 'it', 'it')])
+      await world.advance(minute / 2)
+      await store.settle([fails(late, 'parked', 'it', 'it')])
+      await store.release([pending])
+      await world.advance(minute)
+      const since = async (minParkedAge: number) => messageIds(await store.list({ minParkedAge }, { limit: 10 }))
+      assert.deepEqual(await since(0), ['parked early', 'parked late'])
+      const minParkedAge = 1.25 * minute
+      assert.deepEqual(await since(minParkedAge), ['parked early'])
+      assert.deepEqual(await since(2 * minute), [])
+      assert.deepEqual(messageIds(await store.list({ state: 'parked', destination: 'orders', minParkedAge }, { limit: 10 })), [
+        'parked early',
+      ])
+      const { groups } = await store.groups('failure', { minParkedAge })
+      assert.deepEqual(
+        groups.map(({ name, count }) => `${count} ${name}`),
+        ['1 it'],
+      )
+      assert.equal(await store.rearm({ filter: { minParkedAge } }), 1)
+      assert.equal((await store.get(late.id))?.state, 'parked')
+    },
+  },
+  {
     name: 'the history of a record has its last ten errors with their times, the latest first',
     basic: true,
     async run(open) {
@@ -268,18 +299,34 @@ export const insightScenarios: readonly OutboxScenario[] = [
       await world.advance(minute)
       const elsewhere = { action: 'replay', what: 'dead letters', by: 'bob', reason: 'fixed' } as const
       assert.equal(await store.audited(elsewhere, async () => 7), 7)
+      await world.advance(minute)
+      const inSteps = async (first: string) => {
+        const entry = { action: 'rearm', what: 'in steps', by: 'ann', reason: first } as const
+        return await store.audited(entry, async (steps) => {
+          const parked = await steps.park(ids.slice(0, 1), 'once more')
+          const rearmed = await steps.rearm({ ids: ids.slice(0, 1) })
+          if (first === 'lost') throw new Error('The connection was lost.')
+          return parked + rearmed
+        })
+      }
+      assert.equal(await inSteps('kept'), 2)
+      await world.advance(minute)
+      await assert.rejects(inSteps('lost'), /connection was lost/)
       const audit = await store.audit({ limit: 10 })
       const shown = audit.map(({ action, by, reason, count }) => [action, by, reason, count])
       assert.deepEqual(shown, [
+        ['rearm', 'ann', 'lost', 2],
+        ['rearm', 'ann', 'kept', 2],
         ['replay', 'bob', 'fixed', 7],
         ['pause', 'ann', 'maintenance', 1],
         ['discard', undefined, 'all obsolete', 2],
         ['discard', 'bob', 'obsolete', 1],
         ['rearm', 'ann', 'the broker is back', 1],
       ])
-      assert.equal(audit[0]?.what, 'dead letters')
-      assert.equal(audit[1]?.what, 'orders')
-      assert.equal(audit[4]?.what, ids[0])
+      assert.deepEqual([audit[0]?.error, audit[1]?.error], ['The connection was lost.', undefined])
+      assert.equal(audit[2]?.what, 'dead letters')
+      assert.equal(audit[3]?.what, 'orders')
+      assert.equal(audit[6]?.what, ids[0])
       assert.equal((await store.audit({ limit: 1 })).length, 1)
       assert.equal(
         (await store.stats()).destinations.reduce((sum, { ready, parked }) => sum + ready + parked, 0),

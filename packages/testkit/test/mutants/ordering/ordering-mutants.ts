@@ -10,6 +10,7 @@ import {
   type Outbox,
   overriding,
   recordsOf,
+  showing,
   viewsOf,
   wrongAges,
 } from '../outbox/decorated-outbox.ts'
@@ -17,6 +18,8 @@ import { brokenOrder, orderingAs } from './decorated-ordered-outbox.ts'
 
 /** Longer than any scenario lasts. */
 const forever = 1e15
+
+const allPartitions = Array.from({ length: 256 }, (_, partition) => partition)
 
 /** Each record gets a separate key, so that a claim overtakes the records of a key that are in flight. */
 const overtaking = orderingAs(({ message, ...record }) => ({
@@ -284,6 +287,35 @@ export const orderingMutants: readonly Mutant<RelayPorts>[] = [
   }),
   ...brokenOrder('a member that only renews keeps its records in flight', {
     'only a claim extends the membership': extendingBy('claim'),
+  }),
+  ...brokenOrder('each member knows which partitions it owns, and claims only records of these partitions', {
+    'each member seems to own all partitions': overriding(() => ({ ownedPartitions: () => allPartitions })),
+    'a record has another partition than that of its key': showing(({ partition = 0, ...record }) => ({
+      ...record,
+      partition: (partition + 128) % allPartitions.length,
+    })),
+    'records have no partition': showing(({ partition: _, ...record }) => record),
+  }),
+  ...brokenOrder('a member that leaves owns no partitions', {
+    'a member remembers what it owned': overriding((store) => {
+      let owned: readonly number[] = []
+      return {
+        ownedPartitions() {
+          const now = store.ownedPartitions?.() ?? []
+          if (now.length > 0) owned = now
+          return owned
+        },
+        async leave() {
+          owned = store.ownedPartitions?.() ?? []
+          await store.leave?.()
+        },
+      }
+    }),
+    'leaving does nothing': leavingDoesNothing,
+  }),
+  ...brokenOrder('relays report which partitions they own, and no partition has two owners', {
+    'each relay reports all partitions': overriding(() => ({ ownedPartitions: () => allPartitions })),
+    'no relay reports any': overriding(() => ({ ownedPartitions: () => undefined })),
   }),
   ...brokenOrder(
     'transactions with different keys that commit in reverse order lose nothing and leave nothing stuck, whatever is claimed in between',

@@ -237,6 +237,7 @@ function methodsOf(memory: Outbox): Outbox {
     release: (claims) => store.release(claims),
     settle: (outcomes) => store.settle(outcomes),
     leave: async () => await store.leave?.(),
+    ownedPartitions: () => store.ownedPartitions?.(),
     wakeUps: ({ signal }) => wakeUpsOf(store, signal),
     list: (filter, page) => store.list(filter, page),
     get: (id) => store.get(id),

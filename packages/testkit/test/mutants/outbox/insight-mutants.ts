@@ -59,6 +59,12 @@ export const insightMutants: readonly Mutant<OpenOutboxWorld>[] = [
     'the least age is ignored': filtering(({ minAge: _, ...filter }) => filter),
     'the greatest age is ignored': filtering(({ maxAge: _, ...filter }) => filter),
   }),
+  ...brokenOutbox('parked records are selected by the time since they were parked', {
+    'the time is ignored': filtering(({ minParkedAge: _, ...filter }) => filter),
+    'the time since they were stored counts': filtering(({ minParkedAge, ...filter }) =>
+      minParkedAge === undefined ? filter : { ...filter, state: 'parked', minAge: minParkedAge },
+    ),
+  }),
   ...brokenOutbox('the history of a record has its last ten errors with their times, the latest first', {
     'only the last error is kept': overriding((store) => ({ history: async (id) => (await complete(store).history(id)).slice(0, 1) })),
     'the oldest is first': overriding((store) => ({ history: async (id) => (await complete(store).history(id)).toReversed() })),
@@ -146,7 +152,10 @@ export const insightMutants: readonly Mutant<OpenOutboxWorld>[] = [
     'the reason is missing': overriding((store) => ({
       audit: async (options) => (await complete(store).audit(options)).map((entry) => ({ ...entry, reason: undefined })),
     })),
-    'what was done elsewhere is not written': overriding(() => ({ audited: (_, work) => work() })),
+    'what was done elsewhere is not written': overriding((store) => ({ audited: (_, work) => work(complete(store)) })),
+    'each step has an entry of its own': overriding((store) => ({
+      audited: (entry, work) => complete(store).audited(entry, () => work(complete(store))),
+    })),
     'discarding by filter discards everything that is parked': overriding((store) => ({
       discard: (which, reason, operator) => store.discard(Array.isArray(which) ? which : { filter: {} }, `${reason}.`, operator),
     })),

@@ -7,7 +7,7 @@ import { ackordLua } from './prelude.ts'
 /**
  * `append()` and `cancel()` in the commit of a transaction. Keys: those of a shard; arguments: as `ackord.enqueue` or `ackord.cancel` takes them.
  *
- * What they write cannot be rolled back: it is a part of large keys. They come after all other commands, and everything that could make them fail is checked before.
+ * Their writes cannot be rolled back, because they change parts of large keys. They come after all other commands, and everything that could make them fail is checked before.
  */
 export const outboxFragment: CommitFragment = {
   letter: 'q',

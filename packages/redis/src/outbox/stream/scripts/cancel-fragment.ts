@@ -13,7 +13,7 @@ import { members, parkedConsumer, waitingConsumer } from './prelude.ts'
  * An entry that the group has read is due when `ready` or `retry` say so. An unread entry is due when its delay ends. So is an entry that a claim has read before its time
  * and has not put aside yet: such an entry has no field in `uncounted`, unlike an entry that an operator made ready before its delay ended.
  *
- * What it removed cannot be rolled back: a stream accepts no entry with an id smaller than its last one.
+ * The removal cannot be rolled back: a stream accepts no entry with an id smaller than its last one.
  */
 export const cancelFragment: CommitFragment = {
   letter: 'd',
