@@ -9,6 +9,11 @@ export const documents: readonly string[] = readdirSync(`${root}docs`, { recursi
   .map((name) => `docs/${name}`)
   .sort()
 
+/** The READMEs of the packages, likewise. */
+export const packageReadmes: readonly string[] = readdirSync(`${root}packages`)
+  .map((folder) => `packages/${folder}/README.md`)
+  .sort()
+
 export interface Block {
   readonly document: string
   /** The line where it begins in the document, from 1. */

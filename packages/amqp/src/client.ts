@@ -1,7 +1,7 @@
 /** The part of rhea 3 that is used. Its connection is passed in; rhea itself is not imported. */
 export interface AmqpConnection {
   readonly container: AmqpContainer
-  /** What the broker says about itself. Undefined until it has answered. */
+  /** The broker's description of itself. Undefined until it has answered. */
   readonly properties?: Readonly<Record<string, unknown>> | undefined
   create_session(bufferSize?: { readonly incoming?: number; readonly outgoing?: number }): AmqpSession
   is_open(): boolean
@@ -31,7 +31,7 @@ export interface AmqpContainer {
   emit(event: string, context: AmqpContext): unknown
 }
 
-/** What a receiver says about a delivery: accepted, released, modified or rejected. */
+/** The outcome that a receiver reports for a delivery: accepted, released, modified or rejected. */
 export interface AmqpOutcome {
   described(): unknown
 }
@@ -54,7 +54,7 @@ export interface AmqpSession {
 
 export interface AmqpLink {
   readonly error?: unknown
-  /** What the broker has attached. */
+  /** The source that the broker has attached. */
   readonly source?: unknown
   readonly target?: unknown
   readonly rcv_settle_mode?: number | undefined
@@ -73,7 +73,7 @@ export interface AmqpSender extends AmqpLink {
 }
 
 export interface AmqpReceiver extends AmqpLink {
-  /** What the broker has answered. */
+  /** The broker's answer to the attach. */
   readonly remote?: { readonly attach?: { readonly initial_delivery_count?: number | undefined } | undefined } | undefined
   /** How many messages have come, as rhea says so to the broker with the credit. Undocumented. */
   delivery_count?: number
@@ -101,7 +101,7 @@ export interface AmqpDelivery {
   update(settled: boolean, state?: unknown): void
 }
 
-/** What rhea passes to listeners. */
+/** The argument that rhea passes to listeners. */
 export interface AmqpContext {
   readonly error?: unknown
   /** Whether rhea connects again by itself. */

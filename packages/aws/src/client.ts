@@ -1,6 +1,6 @@
 import { type BrokerAddress, InvalidOptionError } from '@ackord/core'
 
-/** What each call accepts beside its input. */
+/** The options that each call accepts beside its input. */
 export interface AwsRequestOptions {
   readonly abortSignal?: AbortSignal
 }

@@ -24,7 +24,7 @@ export function fifoIds(message: RawMessage, options: { readonly deduplicate: bo
   return { group: partitionKey === undefined || partitionKey === '' ? deduplication : groupOf(partitionKey), deduplication }
 }
 
-/** What a repeat of the message has in common with it. A message may be rejected again within minutes, after a replay: the time makes its second dead letter another message. */
+/** The values that a repeat of the message has in common with it. A message may be rejected again within minutes, after a replay: the time makes its second dead letter another message. */
 function repeatedId({ id, source = '', attributes }: RawMessage): readonly unknown[] | undefined {
   const { deadletterform: form, deadlettertime: rejectedAt } = attributes
   if (id === undefined || (form !== undefined && rejectedAt === undefined)) return undefined

@@ -2,7 +2,7 @@ import { redactDestination } from '@ackord/core/internal'
 import type { Service, ServiceHealth } from '@ackord/outbox/service'
 import type { FastifyInstance } from 'fastify'
 
-/** `GET path`: 200 if the service is healthy, else 503. Without the texts of errors: everybody may read it. */
+/** `GET path`: 200 if the service is healthy, else 503. Without the texts of errors, because the route is public. */
 export function healthRoute(app: FastifyInstance, path: string, service: Pick<Service, 'health'>): void {
   // A probe that asks every second would fill the log.
   app.get(path, { logLevel: 'warn' }, async (_request, reply) => {

@@ -23,7 +23,7 @@ export interface KafkaJsProducer {
   on?(event: 'producer.network.request', listener: (event: KafkaJsAnswer) => void): unknown
 }
 
-/** What KafkaJS says about a request that was answered. */
+/** The event with which KafkaJS reports an answered request. */
 export interface KafkaJsAnswer {
   payload: { broker: string }
 }

@@ -8,7 +8,7 @@ export interface MqttClient {
   readonly disconnecting: boolean
   /** The connection. A source writes its acknowledgements to it, because the client has no method for that. */
   readonly stream: { write(packet: Uint8Array): unknown }
-  /** What the broker said when it accepted the connection. Missing in older versions of the client. */
+  /** The broker's answer when it accepted the connection. Missing in older versions of the client. */
   readonly serverProperties?: MqttServerProperties | undefined
   /** Called with each message. A source replaces it: with an error, the client goes on and sends no acknowledgement. */
   handleMessage(packet: MqttPublish, callback: (error?: Error) => void): void

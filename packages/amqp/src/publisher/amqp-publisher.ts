@@ -36,7 +36,7 @@ export interface AmqpPublisherOptions {
    */
   readonly address?: ((destination: string, message: RawMessage) => string) | undefined
   /**
-   * What is at fault when a message reaches no queue. `destination`: a relay pauses the destination and counts no attempts.
+   * The fault that is reported when a message reaches no queue. `destination`: a relay pauses the destination and counts no attempts.
    * `record`: it tries the message again and parks it in the end, and the others go on. Default: 'destination', and 'record' with an `address`,
    * where one message with an unknown routing key must not stop the rest.
    */

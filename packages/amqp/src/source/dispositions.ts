@@ -1,6 +1,6 @@
 import type { AmqpContainer, AmqpDelivery } from '../client.ts'
 
-/** What happens to a message at the broker. */
+/** The outcome of a message at the broker. */
 export type Verdict =
   /** It is done. */
   | { readonly outcome: 'accepted' }
@@ -28,7 +28,7 @@ export class Dispositions {
   /** Whether deliveries are settled when their outcome is sent. Otherwise the broker answers, and they are settled then. */
   readonly #settled: boolean
   readonly #waiting: Waiting[] = []
-  /** What was sent in this tick. */
+  /** The verdict that was sent in this tick. */
   #sent: Verdict | undefined
   #isScheduled = false
   #whenIdle: (() => void)[] = []

@@ -17,7 +17,7 @@ export interface ReceiverSettings {
   readonly runtime: Runtime
 }
 
-/** What the link may rely on, which depends on the broker. */
+/** Behaviour of the broker that the link relies on. */
 export interface BrokerTraits {
   readonly address: string
   /**

@@ -19,7 +19,7 @@ export interface EventBridgePublisherOptions {
   /** The name or ARN of the event bus for a message to this destination. Default: the destination itself. */
   readonly bus?: ((destination: string, message: RawMessage) => string) | undefined
   /**
-   * What `Detail` holds. `event`: the whole CloudEvent as JSON, with its id and all attributes; rules match on `detail.data`. `data`: the data alone, which must be a JSON object; id and
+   * The content of `Detail`. `event`: the whole CloudEvent as JSON, with its id and all attributes; rules match on `detail.data`. `data`: the data alone, which must be a JSON object; id and
    * further attributes are lost. Default: 'event'.
    */
   readonly detail?: 'event' | 'data' | undefined

@@ -1,6 +1,6 @@
 import type { Message } from './message.ts'
 
-/** What log lines say about a message: its names and where it came from, never its content. Names that it does not have are absent. */
+/** The fields by which log lines identify a message: its names and where it came from, never its content. Names that it does not have are absent. */
 export function logFields(message: Message): Readonly<Record<string, string | number>> {
   const { type, id, source, origin, deliveryCount } = message
   const fields: Record<string, string | number> = {}

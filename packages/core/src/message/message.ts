@@ -5,7 +5,7 @@ import { type Context, type ContextKey, messageContext } from './context.ts'
 import { fromStructured, toStructured } from './structured-json.ts'
 
 export interface MessageOptions {
-  /** What ack, nack and reject do. Default: nothing can be settled, and all three resolve to `false`. */
+  /** Implements ack, nack and reject. Default: nothing can be settled, and all three resolve to `false`. */
   readonly acking?: AckCallbacks | undefined
   /** How often the broker has delivered the message, including this delivery. Default: unknown. */
   readonly deliveryCount?: number | undefined

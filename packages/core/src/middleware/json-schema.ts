@@ -78,7 +78,7 @@ export class JsonSchemaRegistry {
 }
 
 export interface JsonSchemaOptions {
-  /** What happens to messages whose type has no schema. Default: 'pass'. */
+  /** How messages whose type has no schema are treated. Default: 'pass'. */
   readonly unknown?: 'pass' | 'reject' | undefined
   /** Whether outputs are validated too. Default: true. */
   readonly outputs?: boolean | undefined

@@ -1,6 +1,6 @@
 import type { MetricLabels } from './observability.ts'
 
-/** What a metric means: enough for a registry that wants kind, unit, buckets and description of each before its first value. */
+/** The description of a metric, for registries that need kind, unit, buckets and description of each before its first value. */
 export interface MetricDescription {
   /** By the method of `Metrics` that receives it: `count()`, `gauge()` or `observe()`. */
   readonly kind: 'counter' | 'gauge' | 'histogram'

@@ -126,7 +126,7 @@ export class Dispatcher {
     })
 
     await Promise.race([read, stopped])
-    // Whatever the result: the source is no longer read.
+    // Also when the read has failed: the source is no longer read.
     void read.then(() => this.#reading.abort())
     if (cooperative) await Promise.race([read, stuck])
     void this.#leavePending()

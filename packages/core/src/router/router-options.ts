@@ -10,7 +10,7 @@ import type { SharedPorts } from '../ports/part-ports.ts'
 import { type Runtime, systemRuntime } from '../ports/runtime.ts'
 import type { AckStrategy } from './ack-strategy.ts'
 
-/** What happens to a message that could not be handled: acked as handled, redelivered (after a number of milliseconds), or rejected. */
+/** The settlement of a message that could not be handled: acked as handled, redelivered (after a number of milliseconds), or rejected. */
 export type ErrorDecision = 'ack' | 'nack' | 'reject' | { readonly retryAfter: number }
 
 /** `codecs` and `codecTimeout`: the defaults of `run()` and of the inputs and outputs of an engine. */
@@ -81,7 +81,7 @@ export interface RouterSettings {
   readonly runtime: Runtime
   readonly logger: Logger
   readonly metrics: DescribedMetrics | undefined
-  /** What the router was given, for the parts that it uses. */
+  /** The router's ports, which the parts that it uses inherit. */
   readonly shared: SharedPorts
 }
 

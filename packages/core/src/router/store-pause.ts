@@ -6,7 +6,7 @@ import type { Logger } from '../ports/observability.ts'
 import type { Runtime, Timer } from '../ports/runtime.ts'
 
 /**
- * What a message that waited does next: it is tried alone, and reports by `tried()` how that went; or it continues; or it is nacked, because the
+ * The next step of a message that waited. `probe`: it is tried alone, and reports the result by `tried()`. `go`: it continues. `stop`: it is nacked, because the
  * router stops.
  */
 export type PauseOutcome = 'probe' | 'go' | 'stop'

@@ -51,7 +51,7 @@ export const clients: Readonly<Record<Store, readonly [Option<Client>, ...Option
   ],
 }
 
-/** What `--yes` stands for. The client is the first one of the store. */
+/** The choices that `--yes` stands for. The client is the first one of the store. */
 export const defaults: { readonly store: Store; readonly broker: Broker; readonly framework: Framework } = {
   store: 'postgres',
   broker: 'rabbitmq',

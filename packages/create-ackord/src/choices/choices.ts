@@ -1,7 +1,7 @@
 import { type Broker, brokers, type Client, clients, type Framework, frameworks, type Option, type Store, stores } from './catalog.ts'
 import { InvalidChoiceError } from './invalid-choice-error.ts'
 
-/** What a project is made of. Every store works with every broker and every framework; a client belongs to its store. */
+/** The parts that a project consists of. Every store works with every broker and every framework; a client belongs to its store. */
 export interface Choices {
   readonly store: Store
   readonly client: Client

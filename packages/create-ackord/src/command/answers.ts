@@ -33,7 +33,7 @@ export function answersFromFlags(flags: Flags): Answers {
   return completeAnswers(flags, { directory: directory ?? defaultDirectory, ...chosen(flags) })
 }
 
-/** What the flags say, and defaults for the rest. */
+/** The choices from the flags, with defaults for missing ones. */
 function chosen({ store = defaults.store, client, broker = defaults.broker, framework = defaults.framework }: Flags): Choices {
   return { store, client: client ?? clients[store][0].value, broker, framework }
 }

@@ -10,7 +10,7 @@ import { nextSteps } from './next-steps.ts'
 import { detectPackageManager, type PackageManager } from './package-manager.ts'
 import { checkDirectory, writeProject } from './write-project.ts'
 
-/** What the command needs of the process. */
+/** The parts of the process that the command uses. */
 export interface CommandContext {
   readonly args: readonly string[]
   /** Relative directories are below it. */

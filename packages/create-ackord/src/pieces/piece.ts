@@ -1,7 +1,7 @@
 import type { Choices } from '../choices/choices.ts'
 import type { PackageName } from './versions.ts'
 
-/** What is known when a piece is created. */
+/** The settings of a project, known before its pieces are created. */
 export interface PieceContext {
   readonly choices: Choices
   /** Begins the names of queues, topics, streams and keys. */
@@ -19,7 +19,7 @@ export interface Setting {
   readonly meaning: string
 }
 
-/** What one choice contributes to a project. The pieces know nothing of each other beyond the names in `PieceContext`. */
+/** The contribution of one choice to a project. The pieces know nothing of each other beyond the names in `PieceContext`. */
 export interface Piece {
   readonly dependencies: readonly PackageName[]
   readonly devDependencies?: readonly PackageName[]

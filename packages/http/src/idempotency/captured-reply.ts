@@ -36,7 +36,7 @@ export class CapturedReply<Reply extends object> {
     })
   }
 
-  /** What the handler has sent, or what it has returned. `returned` may be a promise. */
+  /** The payload that the handler has sent or returned. `returned` may be a promise. */
   async payloadOf(returned: unknown): Promise<unknown> {
     const isThenable = typeof returned === 'object' && returned !== null && 'then' in returned
     const value = await returned

@@ -8,7 +8,7 @@ type Callback = (error?: Error | null) => void
 
 /**
  * A response of Node that sends nothing: status, headers and body become an answer. What is not about sending goes to the real response, so that handlers, and what
- * Express adds to responses, work as usual. A handler that goes on after its answer was given up writes to nobody.
+ * Express adds to responses, work as usual. The writes of a handler that continues after its answer was given up are ignored.
  */
 export class CapturedResponse<Response extends ServerResponse> {
   readonly response: Response

@@ -82,7 +82,7 @@ interface AnswerToOptions {
   readonly maxAnswerSize: number
 }
 
-/** What Fastify would send for this payload. */
+/** The answer that Fastify would send for this payload. */
 async function answerTo(reply: FastifyRouteReply, payload: unknown, options: AnswerToOptions): Promise<StoredAnswer> {
   const { before, signal, maxAnswerSize } = options
   if (reply.raw.headersSent) {

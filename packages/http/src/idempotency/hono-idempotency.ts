@@ -6,7 +6,7 @@ import type { IdempotencyOptions } from './idempotency-options.ts'
 /** The part of Hono's context that is used. */
 export interface HonoRouteContext {
   readonly req: { readonly raw: Request; arrayBuffer(): Promise<ArrayBuffer> }
-  /** What a handler has thrown, once Hono's error handler has answered it. */
+  /** The error that a handler has thrown, once Hono's error handler has answered it. */
   readonly error: Error | undefined
   get res(): Response
   set res(response: Response | undefined)

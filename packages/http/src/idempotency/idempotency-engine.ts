@@ -9,7 +9,7 @@ import { readBounded } from './read-bounded.ts'
 import { readKey } from './read-key.ts'
 import { requestFingerprint, sha256 } from './request-fingerprint.ts'
 
-/** What the engine reads of a request, whatever the framework. */
+/** The parts of a request that the engine reads, the same for all frameworks. */
 export interface RequestView {
   readonly method: string
   /** The path with the query, or a whole URL. */
@@ -156,7 +156,7 @@ export class IdempotencyEngine<Transaction, Request> {
   }
 }
 
-/** Not an error of anybody: thrown through the store, so that it rolls back. */
+/** Reports no failure: it is thrown through the store, so that the transaction rolls back. */
 class AnswerNotStored extends Error {
   static {
     this.prototype.name = 'AnswerNotStored'

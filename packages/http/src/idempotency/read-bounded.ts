@@ -37,7 +37,7 @@ function webReader(stream: ReadableStream<Uint8Array>): PieceReader {
   }
 }
 
-/** Not `Readable.toWeb()`: when it is cancelled in the middle, Node 20 throws an error that nobody can catch. */
+/** Not `Readable.toWeb()`: when it is cancelled in the middle, Node 20 throws an error that cannot be caught. */
 function nodeReader(stream: Readable): PieceReader {
   const iterator: AsyncIterator<unknown> = stream[Symbol.asyncIterator]()
   return { read: () => iterator.next(), cancel: () => void stream.destroy() }

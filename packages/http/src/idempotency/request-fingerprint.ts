@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { AckordError } from '@ackord/core'
 import { describeValue } from '@ackord/core/internal'
 
-/** What a request asks for, as far as the default fingerprint looks at it. */
+/** The parts of a request that the default fingerprint covers. */
 export interface RequestContent {
   readonly method: string
   /** The path with the query, or a whole URL. */

@@ -86,7 +86,7 @@ async function drain(response: Response, signal: AbortSignal): Promise<void> {
       size += value.byteLength
     }
   } catch {
-    // Whatever happens to the body, there was an answer.
+    // A failure while the body is read does not matter: there was an answer.
   }
   reader.cancel().catch(() => {})
 }
@@ -147,7 +147,7 @@ function decode(text: string): string {
 }
 
 /**
- * What an answer means for a message. `confirmed`: the receiver has it. `retry`: try this message again. `park`: the same message will be refused again.
+ * The meaning of an answer for a message. `confirmed`: the receiver has it. `retry`: try this message again. `park`: the same message will be refused again.
  * `destination`: the receiver is at fault, not the message.
  */
 export type HttpVerdict = 'confirmed' | 'retry' | 'park' | 'destination'

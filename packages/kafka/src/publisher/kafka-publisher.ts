@@ -162,7 +162,7 @@ class KafkaPublisherDriver implements PublisherDriver<TopicRecord> {
   }
 }
 
-/** What the client said about a message that was sent alone. */
+/** The failure of a message that was sent alone, from the client's error. */
 function notSent(topic: string, size: number, fault: KafkaFault, cause: unknown): PublishFailure {
   if (fault === 'message') {
     const text = `Kafka does not accept a message of ${size} bytes to topic '${topic}': it is too large (max.message.bytes), or the topic does not allow records of its form.`

@@ -42,7 +42,7 @@ export interface MqttPublisherOptions {
    */
   readonly mandatory?: boolean | undefined
   /**
-   * What is at fault when a topic has no subscription. `destination`: a relay pauses the destination and counts no attempts. `record`: it tries the message again and parks it in
+   * The fault that is reported when a topic has no subscription. `destination`: a relay pauses the destination and counts no attempts. `record`: it tries the message again and parks it in
    * the end, and the others go on. Default: 'destination', and 'record' with a `topic` function, where one message with an unknown topic must not stop the rest.
    */
   readonly unroutable?: 'destination' | 'record' | undefined
@@ -59,7 +59,7 @@ export interface MqttPublisherOptions {
  * Publishes with confirmation: a message that is `ok` was accepted by the broker, and matched a subscription as far as the broker says. The messages of a call are sent in their order, as many at a time
  * as the broker accepts, and confirmed one by one. Make the client with `connect(url, { protocolVersion: 5 })` of `mqtt`, and do not share it with a source.
  *
- * What the broker does with a confirmed message is its own matter: Mosquitto drops messages for a session that has `max_queued_messages` waiting, and confirms them all the same.
+ * A confirmation does not promise that the broker delivers the message: Mosquitto drops messages for a session that has `max_queued_messages` waiting, and confirms them all the same.
  */
 export function mqttPublisher(client: MqttClient, options: MqttPublisherOptions = {}): Publisher & Closable {
   const {

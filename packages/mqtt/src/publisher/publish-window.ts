@@ -2,7 +2,7 @@ import { fieldOf, type MqttClient, type MqttPacket, reasonCodes } from '../clien
 import type { ConnectionWatch } from '../connection-watch.ts'
 import type { Envelope } from './write-message.ts'
 
-/** What became of a message that was sent. */
+/** The outcome of a message that was sent. */
 export type Outcome =
   | { readonly kind: 'confirmed' }
   /** The broker has confirmed the message, and says that no subscription matches its topic. */

@@ -97,7 +97,7 @@ function checkSession({ options }: MqttClient): void {
     throw unfit('accepts topic aliases, which hide the topics of messages. Connect without properties.topicAliasMaximum.')
 }
 
-// What the client generates where the application sets none.
+// The form of the ids that the client generates if the application sets none.
 const generatedClientId = /^mqttjs_[0-9a-f]{1,8}$/
 
 function unfit(text: string): InvalidOptionError {

@@ -3,7 +3,7 @@ import { bufferOf, definedAttributes, isStructuredContentType, readTraceHeaders 
 import type { MqttPublish } from '../client.ts'
 import { readUserProperties, textOf } from '../user-properties.ts'
 
-/** What a source reads from a message. */
+/** The data and attributes that a source reads from a message. */
 export interface ReadMessage {
   readonly data: Uint8Array
   readonly attributes: Attributes

@@ -26,7 +26,7 @@ export interface NatsPublisherOptions {
   /** The stream that must store the messages; if another stream has the subject, they fail. Default: the stream that has the subject. */
   readonly expectedStream?: string | undefined
   /**
-   * What is at fault when no stream has the subject. `destination`: a relay pauses the destination and counts no attempts. `record`: it tries the message
+   * The fault that is reported when no stream has the subject. `destination`: a relay pauses the destination and counts no attempts. `record`: it tries the message
    * again and parks it in the end, and the others go on; but an unavailable JetStream looks the same. Default: 'destination'.
    */
   readonly unroutable?: 'destination' | 'record' | undefined

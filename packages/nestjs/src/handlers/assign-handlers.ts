@@ -1,7 +1,7 @@
 import { InvalidOptionError } from '@ackord/core'
 import type { FoundHandler } from './find-handlers.ts'
 
-/** What `AckordModule.forFeature()` sets for the handlers of the module that imports it. */
+/** The defaults that `AckordModule.forFeature()` sets for the handlers of the module that imports it. */
 export interface HandlerScope {
   readonly instance?: string | undefined
   readonly consumer?: string | undefined

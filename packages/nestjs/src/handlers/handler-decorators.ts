@@ -12,7 +12,7 @@ import { rejectUnknownOptions } from '@ackord/core/internal'
 import type { Observable } from 'rxjs'
 import { addHandlerParameters } from './handler-parameters.ts'
 
-/** What a handler handles: an event or command made by `defineEvent()`, or its type. */
+/** The event or command of a handler: an event or command made by `defineEvent()`, or its type. */
 export type HandledType<Data> = EventDefinition<Data> | string
 
 /** The same or a class, without the type of the data. */

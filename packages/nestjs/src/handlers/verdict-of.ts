@@ -1,6 +1,6 @@
 import { RejectError, toError } from '@ackord/core'
 
-/** What guards and pipes throw about a message that they will always refuse: bad request, unauthorized, forbidden, unprocessable. */
+/** The status codes of errors with which guards and pipes refuse a message for good: bad request, unauthorized, forbidden, unprocessable. */
 const refusals: readonly unknown[] = [400, 401, 403, 422]
 
 /** The error that a message fails with, for an error of its handler. */

@@ -6,7 +6,7 @@ import type { AckordOptions, AckordRedisOptions, AckordSqlOptions, ConsumerOptio
 import { redisStore } from './redis-store.ts'
 import { sqlStore } from './sql-store.ts'
 
-/** What an instance is made of. A testing module replaces it. */
+/** The parts of an instance. A testing module replaces it. */
 export interface InstanceSettings {
   readonly store: InstanceStore
   readonly consumers: ReadonlyMap<string, ConsumerOptions>

@@ -12,11 +12,11 @@ export interface ConsumerParts {
   readonly handlers: readonly Handler[]
 }
 
-/** What the store of an instance contributes to it. */
+/** The parts of an instance that depend on its store. */
 export interface InstanceStore {
-  /** What `@InjectDatabase()` injects. */
+  /** The value that `@InjectDatabase()` injects. */
   readonly database: object
-  /** What `@InjectOutbox()` injects. */
+  /** The value that `@InjectOutbox()` injects. */
   readonly outbox: AnyOutbox
   readonly inbox: InboxAdmin
   /** Remembers the answers to requests. */

@@ -9,7 +9,7 @@ import type { SqlServiceOptions } from '@ackord/sql/service'
 export type ConsumerOptions<Handle = unknown> = Required<Pick<SqlServiceOptions<Handle>, 'source'>> &
   Pick<SqlServiceOptions<Handle>, 'concurrency' | 'use' | 'router'>
 
-/** What the dashboard of an instance shows, and where it is mounted; for `createDashboard({ ...parts, authorize })`. */
+/** The contents of an instance's dashboard, and the path where it is mounted; for `createDashboard({ ...parts, authorize })`. */
 export interface DashboardParts {
   readonly stores: Readonly<Record<string, OutboxAdmin>>
   readonly inboxes: Readonly<Record<string, InboxAdmin>>

@@ -12,9 +12,9 @@ interface Transactions<Handle> {
 }
 
 export interface AckordClientOptions<Handle> {
-  /** What `@InjectDatabase()` injects. */
+  /** The value that `@InjectDatabase()` injects. */
   readonly database: Transactions<Handle>
-  /** What `@InjectOutbox()` injects. It needs a `source` and a `destination` for events. */
+  /** The value that `@InjectOutbox()` injects. It needs a `source` and a `destination` for events. */
   readonly outbox: OutboxWriter<Handle>
 }
 

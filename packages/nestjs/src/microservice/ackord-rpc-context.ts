@@ -1,7 +1,7 @@
 import type { Context, Message } from '@ackord/core'
 import { BaseRpcContext } from '@nestjs/microservices'
 
-/** What `@Ctx()` injects into the handlers of an `AckordTransport`. */
+/** The value that `@Ctx()` injects into the handlers of an `AckordTransport`. */
 export class AckordRpcContext extends BaseRpcContext<[message: Message, context: Context]> {
   #failure: { readonly error: unknown } | undefined
 

@@ -65,7 +65,7 @@ export class AckordModule {
 
 class AckordFeatureModule {}
 
-/** What other modules may inject. */
+/** The providers that other modules may inject. */
 export function injectables(instance: string): { readonly providers: Provider[]; readonly exports: NonNullable<DynamicModule['exports']> } {
   const inject = [getCoreToken(instance)]
   const providers: FactoryProvider[] = [

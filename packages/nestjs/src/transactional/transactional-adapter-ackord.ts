@@ -3,7 +3,7 @@ import { currentContext, rootContext } from '@ackord/core'
 import type { Database, TransactionOptions } from '@ackord/sql'
 import type { TransactionalAdapter, TransactionalAdapterOptions } from '@nestjs-cls/transactional'
 
-/** What the adapter gives to its `TransactionHost`. */
+/** The options that the adapter passes to its `TransactionHost`. */
 export interface DatabaseTransactions<Handle> extends TransactionalAdapterOptions<Handle, TransactionOptions> {
   readonly database: Database<Handle>
 }

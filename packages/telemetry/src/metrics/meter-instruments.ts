@@ -44,5 +44,5 @@ export class MeterInstruments {
   }
 }
 
-/** What the provider without an SDK returns. */
+/** The meter that the provider returns without an SDK. */
 const noMeter = createNoopMeter()

@@ -5,7 +5,7 @@ import { attribute, unknownSystem } from '../conventions.ts'
 
 export type OperationType = 'create' | 'send' | 'process' | 'settle' | 'receive'
 
-/** What spans and metrics of an operation on one destination share. */
+/** The name and attributes that spans and metrics of an operation on one destination share. */
 export interface Operation {
   readonly spanName: string
   /** Few names and few values: they are the attributes of metrics too. */

@@ -3,7 +3,7 @@ import { ackingOf } from '@ackord/core/internal'
 import type { Span } from '@opentelemetry/api'
 import type { Tracing } from './tracing.ts'
 
-/** What is known about a message: the source that delivered it, and the span of its processing. */
+/** The origin and trace of a message: the source that delivered it, and the span of its processing. */
 export interface Processing {
   readonly broker: BrokerAddress | undefined
   readonly tracing?: Tracing | undefined

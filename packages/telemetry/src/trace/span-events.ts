@@ -81,7 +81,7 @@ function parked({ store, record, error, reason }: ParkedEvent): void {
     [ownAttribute.attempts]: attempts,
     [ownAttribute.parkReason]: reason,
   }
-  // A child, not a link: whoever looks for the event finds out what became of it.
+  // A child, not a link: the trace of the event shows its outcome.
   const parent = tracing.carrier.contextOf(message.attributes)
   const span = tracing.tracer.startSpan(operation.spanName, { kind: SpanKind.INTERNAL, attributes }, parent)
   if (error === undefined) span.setStatus({ code: SpanStatusCode.ERROR })

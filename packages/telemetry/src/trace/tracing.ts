@@ -6,7 +6,7 @@ import type { MessagingMetrics } from '../metrics/messaging-metrics.ts'
 import { scope, version } from '../version.ts'
 import type { Carrier } from './carrier.ts'
 
-/** What all parts of the tracing share. */
+/** The tools that all parts of the tracing share. */
 export interface Tracing {
   readonly tracer: Tracer
   readonly carrier: Carrier

@@ -131,7 +131,7 @@ function urlBy({ protocol, username, password, pathname, search }: URL, port: nu
 }
 
 /**
- * What happens to a chunk that a client sends. A small request is one chunk; a large one is several, of which the first decides.
+ * The fate of a chunk that a client sends. A small request is one chunk; a large one is several, of which the first decides.
  * - `pass`: it reaches the server, and the answer reaches the client
  * - `cut before`: the connection is cut, and it never reaches the server
  * - `cut after`: it reaches the server, which executes it; when the answer arrives, the connection is cut instead

@@ -197,7 +197,7 @@ export class MemoryStore {
       await scope.end('committed')
       return result
     } catch (error) {
-      // What is added later would not be undone.
+      // Events that are added later would not be undone.
       await handle.events.settled().catch(() => {})
       undo()
       handle.events.rollbackTo(savepoint)

@@ -11,7 +11,7 @@ interface ConnectedBrokerOptions {
   readonly connect?: string
   /** A statement, or an empty text if there is nothing to close. Default: `await broker.close()`. */
   readonly close?: string
-  /** What `src/send.ts` has to open for the broker, which in the service is there already. Default: nothing. */
+  /** The code with which `src/send.ts` opens a connection to the broker; the service has one already. Default: none. */
   readonly needs?: { readonly imports: Imports; readonly open: string; readonly close: string }
 }
 

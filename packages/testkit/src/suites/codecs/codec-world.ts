@@ -4,7 +4,7 @@ import { type Attributes, Message, type RawMessage } from '@ackord/core'
 import { encrypted, type PayloadCodec, staticKeys } from '@ackord/core/payload'
 import type { Scenario } from '../../run/scenario.ts'
 
-/** What a codec promises beyond restoring a message. Each adds scenarios; none removes any. */
+/** The promises of a codec beyond restoring a message. Each adds scenarios; none removes any. */
 export interface CodecFeatures {
   /** The attributes that the data belongs to: in a message where one of them is another, the data is rejected. */
   readonly bound: readonly ('id' | 'source' | 'type')[]

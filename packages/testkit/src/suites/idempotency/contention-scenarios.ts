@@ -18,7 +18,7 @@ import {
   whileOpen,
 } from './idempotency-world.ts'
 
-/** Milliseconds in which a request that waits for nobody has ended on any machine. */
+/** Milliseconds in which a request that waits for no other request has ended on any machine. */
 const promptly = 3_000
 
 export const contentionScenarios: readonly IdempotencyScenario[] = [

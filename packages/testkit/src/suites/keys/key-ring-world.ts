@@ -50,12 +50,12 @@ export async function openMemoryKeyRingWorld(): Promise<KeyRingWorld> {
 
 const call = { signal: new AbortController().signal }
 
-/** What a reader of messages gets. */
+/** The key that a reader of messages gets. */
 export async function get(ring: KeyRing, keyId: string): Promise<KeyAnswer> {
   return await ring.get(keyId, call)
 }
 
-/** What a writer of messages gets. */
+/** The key that a writer of messages gets. */
 export async function getToWrite(ring: KeyRing, keyId: string): Promise<KeyAnswer> {
   return await (ring.getOrCreate === undefined ? ring.get(keyId, call) : ring.getOrCreate(keyId, call))
 }

@@ -4,7 +4,7 @@ import { numbered, type RelayScenario, RelayWorld } from './relay-world.ts'
 
 const minute = 60_000
 
-/** What relays and operators tell each other through the store. */
+/** Pauses and reports, which operators and relays exchange through the store. */
 export const operatorScenarios: readonly RelayScenario[] = [
   {
     name: 'a relay publishes nothing to a destination that an operator has paused, and continues when it is resumed',

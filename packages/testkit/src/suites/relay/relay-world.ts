@@ -166,6 +166,7 @@ export class RelayWorld {
         return answers
       },
       leave: () => call('leave', async () => store.leave?.()),
+      ownedPartitions: () => store.ownedPartitions?.(),
       ...(this.#notes && store.notes !== undefined ? { notes: mortalNotes(store.notes, (work) => call('note', work)) } : {}),
     }
     const publisherOf = (broker: string): Publisher => ({
