@@ -21,6 +21,9 @@ const child = spawn(
 )
 for (const signal of /** @type {const} */ (['SIGINT', 'SIGTERM'])) process.on(signal, () => child.kill(signal))
 
+/** @param {{ readonly status: string }} result */
+const isSkipped = ({ status }) => status !== 'passed' && status !== 'failed'
+
 child.on('exit', (code, signal) => {
   let counts
   try {
@@ -29,9 +32,17 @@ child.on('exit', (code, signal) => {
     console.error('vitest ended without writing its results.')
     process.exit(code || 1)
   }
-  const { numPassedTests: passed, numFailedTests: failed, numPendingTests: pending, numTodoTests: todo, numFailedTestSuites } = counts
+  const {
+    numPassedTests: passed,
+    numFailedTests: failed,
+    numPendingTests: pending,
+    numTodoTests: todo,
+    numFailedTestSuites,
+    testResults,
+  } = counts
   const skipped = pending + todo
-  if (skipped > 0) console.error(`${skipped} tests were skipped; none may be: a test that cannot run fails.`)
+  if (skipped > 0) console.error(`${skipped} tests were skipped; none may be: a test that cannot run fails. They are in:`)
+  for (const { name, assertionResults } of testResults) if (assertionResults.some(isSkipped)) console.error(`  ${name}`)
   if (passed + failed === 0) console.error('No test was run.')
   console.log(`${passed} passed, ${failed} failed`)
   const ok = code === 0 && signal === null && failed === 0 && numFailedTestSuites === 0 && skipped === 0 && passed > 0
