@@ -1,3 +1,5 @@
+import { once } from 'node:events'
+import { get, type IncomingMessage } from 'node:http'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { ackord, start } from '../support/ackord.ts'
 import { bundleMain } from '../support/bundle-main.ts'
@@ -9,6 +11,13 @@ beforeAll(bundleMain)
 function addressIn(text: string): { readonly base: string; readonly withToken: string } {
   const [withToken = '', base = ''] = /(http:\/\/[\d.:]+)\/\?token=\S+/.exec(text) ?? []
   return { base, withToken }
+}
+
+/** The status of a request whose `Host` header has this name, as after DNS rebinding; fetch() does not send one. */
+async function statusUnder(host: string, url: string): Promise<number | undefined> {
+  const [response] = (await once(get(url, { headers: { host } }), 'response')) as [IncomingMessage]
+  response.resume()
+  return response.statusCode
 }
 
 describe('ackord dashboard', () => {
@@ -55,10 +64,10 @@ describe('ackord dashboard', () => {
     expect(refused.code).toBe(2)
     expect(refused.stderr).toContain('Add --token')
     expect((await ackord(['dashboard', ...store.args, '--host', '127.example.com'])).stderr).toContain('Add --token')
-    const command = start(['dashboard', ...store.args, '--host', '0.0.0.0', '--port', '0', '--token', 'secret-of-ours', '--read-only'])
+    const command = start(['dashboard', ...store.args, '--host', '0.0.0.0', '--port', '0', '--token', 'a-secret-of-ours', '--read-only'])
     await command.said('Ctrl-C ends it.')
     const { base } = addressIn(command.stdout)
-    const headers = { authorization: 'Bearer secret-of-ours' }
+    const headers = { authorization: 'Bearer a-secret-of-ours' }
     expect(await (await fetch(`${base}/api/session`, { headers })).json()).toMatchObject({ stores: ['redis'], readOnly: true })
     expect((await fetch(`${base}/api/session`, { headers: { authorization: 'Bearer secret' } })).status).toBe(401)
     command.child.kill('SIGTERM')
@@ -67,13 +76,57 @@ describe('ackord dashboard', () => {
 
   it('serves a Redis Cluster, whose URL has commas, beside another store', async () => {
     const stores = ['--store', `carts=${clusterUrl}`, '--store', redisUrl]
-    const command = start(['dashboard', ...stores, '--port', '0', '--token', 'secret-of-ours'])
+    const command = start(['dashboard', ...stores, '--port', '0', '--token', 'a-secret-of-ours'])
     await command.said('Ctrl-C ends it.')
     const { base } = addressIn(command.stdout)
-    const session = await fetch(`${base}/api/session`, { headers: { authorization: 'Bearer secret-of-ours' } })
+    const session = await fetch(`${base}/api/session`, { headers: { authorization: 'Bearer a-secret-of-ours' } })
     expect(await session.json()).toMatchObject({ stores: ['carts', 'redis'] })
     command.child.kill('SIGINT')
     expect((await command.ended).code).toBe(0)
+  })
+
+  it('answers only under a name of the loopback when it has no token of its own', async () => {
+    await using store = await openTestStore(redisUrl)
+    const command = start(['dashboard', ...store.args, '--port', '0'])
+    await command.said('Ctrl-C ends it.')
+    const { base, withToken } = addressIn(command.stdout)
+    const { port } = new URL(base)
+    expect(await statusUnder('shop.example', withToken)).toBe(403)
+    expect(await statusUnder(`shop.example:${port}`, withToken)).toBe(403)
+    expect(await statusUnder(`localhost:${port}`, `${base}/api/session`)).toBe(401)
+    const first = await fetch(withToken.replace('/?', '//shop.example/?'), { redirect: 'manual' })
+    expect([first.status, first.headers.get('location')]).toEqual([303, '/shop.example/'])
+    expect(first.headers.get('set-cookie')).toContain(`ackord-dashboard-${port}=`)
+    command.child.kill('SIGTERM')
+    await command.ended
+  })
+
+  it('names the user for the audit: with --by, or as a proxy names it', async () => {
+    await using store = await openTestStore(redisUrl)
+    const token = ['--port', '0', '--token', 'a-secret-of-ours']
+    const authorization = 'Bearer a-secret-of-ours'
+    const named = start(['dashboard', ...store.args, ...token, '--by', 'ann'])
+    await named.said('Ctrl-C ends it.')
+    const own = await fetch(`${addressIn(named.stdout).base}/api/session`, { headers: { authorization } })
+    expect(await own.json()).toMatchObject({ name: 'ann' })
+    named.child.kill('SIGTERM')
+    await named.ended
+
+    const proxied = start(['dashboard', ...store.args, ...token, '--user-header', 'X-Forwarded-User'])
+    await proxied.said('Ctrl-C ends it.')
+    const session = (headers: HeadersInit) => fetch(`${addressIn(proxied.stdout).base}/api/session`, { headers })
+    expect(await (await session({ authorization, 'x-forwarded-user': 'bob' })).json()).toMatchObject({ name: 'bob' })
+    expect((await session({ authorization })).status).toBe(401)
+    expect((await session({ 'x-forwarded-user': 'bob' })).status).toBe(401)
+    proxied.child.kill('SIGTERM')
+    await proxied.ended
+  })
+
+  it('rejects a token that is short, and a header of users without a token', async () => {
+    const short = await ackord(['dashboard', '--store', redisUrl, '--token', 'short'])
+    expect([short.code, short.stderr]).toEqual([2, expect.stringContaining('at least 16 characters')])
+    const alone = await ackord(['dashboard', '--store', redisUrl, '--user-header', 'X-Forwarded-User'])
+    expect([alone.code, alone.stderr]).toEqual([2, expect.stringContaining('--user-header requires --token')])
   })
 
   it('rejects stores without a URL, and two with one name', async () => {

@@ -207,8 +207,10 @@ describe('the list of records', () => {
     const dialog = world.page.getByRole('dialog')
     await dialog.getByLabel('Reason').fill('test')
     await dialog.getByRole('button', { name: 'Re-arm', exact: true }).click()
+    const stopped = world.page.waitForResponse(/\/stop$/)
     await dialog.getByRole('button', { name: 'Stop' }).click()
     await dialog.getByText('Stopping…').waitFor()
+    await stopped
     release()
     await dialog.getByText('Stopped. Re-armed 0 records.').waitFor()
   })
@@ -219,8 +221,8 @@ describe('the list of records', () => {
     await world.goTo('#/stores/orders/records?state=parked')
     await world.page.getByRole('button', { name: 'Re-arm all that match' }).click()
     await world.page.getByText('This re-arms 1 record.').waitFor()
-    const rearm = world.store.rearm.bind(world.store)
-    world.store.rearm = async () => {
+    const audited = world.store.audited.bind(world.store)
+    world.store.audited = async () => {
       throw new Error('the database is down')
     }
     const dialog = world.page.getByRole('dialog')
@@ -229,7 +231,7 @@ describe('the list of records', () => {
     await dialog.getByText('Failed: the database is down').waitFor()
     await world.page.keyboard.press('Escape')
     await dialog.waitFor({ state: 'detached' })
-    world.store.rearm = rearm
+    world.store.audited = audited
     await world.page.getByRole('button', { name: 'Re-arm all that match' }).click()
     await confirm(world.page, 'Re-arm', 'Re-armed 1 record.')
   })

@@ -18,7 +18,15 @@ export interface RecordPartition {
   readonly owner: RelayReport | undefined
 }
 
-/** The partition of a record, and its owner. `undefined` if no relay that is alive publishes with order per key, or the record is published. */
+/**
+ * The partition of a record, and its owner. `undefined` if no relay that is alive publishes with order per key, or the record is published.
+ *
+ * @example
+ * ```ts
+ * const partition = await findPartition(outbox, record)
+ * console.log(partition?.owner?.host ?? 'No relay has reported that it owns the partition.')
+ * ```
+ */
 export async function findPartition(
   admin: Pick<OutboxAdmin, 'relays'>,
   { partition, state }: Pick<OutboxRecord, 'partition' | 'state'>,
