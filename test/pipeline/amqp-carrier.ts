@@ -15,6 +15,8 @@ export const amqpCarrier: CarrierKind = {
     const channel = await door.createChannel()
     await channel.assertQueue(destination, { durable: true, arguments: { 'x-queue-type': 'quorum' } })
     await door.close()
+    // RabbitMQ 4.0 loses a quorum queue if it is killed before it has stored the name of the new queue. Ended properly, it has.
+    await server.restart()
     const [consuming, publishing] = [open(server.url), open(server.url)]
     const publisher = amqpPublisher(publishing, { logger: silentLogger })
     const source = amqpSource(consuming, { address: destination, logger: silentLogger, backoff: () => 50 })
