@@ -114,7 +114,7 @@ describe('ackord dashboard', () => {
 
     const proxied = start(['dashboard', ...store.args, ...token, '--user-header', 'X-Forwarded-User'])
     await proxied.said('Ctrl-C ends it.')
-    const session = (headers: HeadersInit) => fetch(`${addressIn(proxied.stdout).base}/api/session`, { headers })
+    const session = (headers: Record<string, string>) => fetch(`${addressIn(proxied.stdout).base}/api/session`, { headers })
     expect(await (await session({ authorization, 'x-forwarded-user': 'bob' })).json()).toMatchObject({ name: 'bob' })
     expect((await session({ authorization })).status).toBe(401)
     expect((await session({ 'x-forwarded-user': 'bob' })).status).toBe(401)
