@@ -1,15 +1,21 @@
 import { AckordError } from '../errors.ts'
 import { checkName } from '../options.ts'
 import type { Attributes, AttributeValue } from './attributes.ts'
-import { Message } from './message.ts'
+import { type DelayOptions, dueFrom } from './delay.ts'
+import { Message, setDue } from './message.ts'
 import { checkSchema, type StandardSchema } from './schema.ts'
 
-/** Attributes for one event; its type comes from the definition. */
-export type EventAttributes = Attributes & { readonly type?: undefined }
+/** Attributes for one event; its type comes from the definition. `delay` and `at` are no attributes: they say when an outbox may publish the event. */
+export type EventAttributes = Attributes & DelayOptions & { readonly type?: undefined }
 
 /** Creates the messages of one type. Handlers accept it instead of a type and a schema. */
 export interface EventDefinition<Data = unknown> {
-  /** The router completes the message (id, time, source …) when a handler returns it. The data is not validated here but by the consumer. */
+  /**
+   * The router completes the message (id, time, source …) when a handler returns it. The data is not validated here but by the consumer.
+   *
+   *     orderPlaced({ orderId }, { partitionkey: orderId })
+   *     paymentOverdue({ orderId }, { delay: 15 * 60_000 })
+   */
   (data: Data, attributes?: EventAttributes): Message<Data>
   readonly type: string
   readonly schema: StandardSchema<Data> | undefined
@@ -33,7 +39,14 @@ export function defineEvent<Data = unknown>(type: string, schema?: StandardSchem
     // Named before the others are spread: see withContentType().
     const whole: Record<string, AttributeValue | undefined> = { type, ...attributes }
     whole['type'] = type
-    return new Message(data, whole)
+    const message = new Message(data, whole)
+    if (attributes !== undefined && ('delay' in attributes || 'at' in attributes)) {
+      delete whole['delay']
+      delete whole['at']
+      const due = dueFrom(attributes, `the event '${type}'`)
+      if (due !== undefined) setDue(message, due)
+    }
+    return message
   }
 
   return Object.assign(create, {

@@ -25,6 +25,15 @@ interface ValueNode {
 /** @internal The acking behind a message. */
 export let ackingOf: (message: Message) => Acking | undefined
 
+/** When an outbox may publish a message, as `defineEvent()` was told: a number of milliseconds after it is stored, or an instant in milliseconds since the epoch. */
+export type Due = { readonly delay: number } | { readonly at: number }
+
+/** @internal */
+export let dueOf: (message: Message) => Due | undefined
+
+/** @internal For a new message only. Its copies have it too; messages that inherit its values do not. */
+export let setDue: (message: Message, due: Due) => void
+
 /** @internal The same message with other data and the same attributes object, not a copy of it. */
 export let withData: <U>(message: Message, data: U, attributes: Attributes) => Message<U>
 
@@ -46,9 +55,14 @@ export class Message<T = unknown> {
   #acking: Acking | undefined
   // A linked list that only grows at its head: copies share the tail, and nothing is allocated before the first value.
   #values: ValueNode | undefined
+  #due: Due | undefined
 
   static {
     ackingOf = (message) => message.#acking
+    dueOf = (message) => message.#due
+    setDue = (message, due) => {
+      message.#due = due
+    }
     withData = (message, data, attributes) => message.#twin(data, attributes)
     withAcking = (message, acking) => {
       const twin = message.#twin(message.data, message.attributes)
@@ -226,6 +240,7 @@ export class Message<T = unknown> {
     const twin = new Message<U>(data, attributes, { deliveryCount: this.deliveryCount, origin: this.origin })
     twin.#acking = this.#acking
     twin.#values = this.#values
+    twin.#due = this.#due
     return twin
   }
 }

@@ -2,6 +2,7 @@ import { setMaxListeners } from 'node:events'
 import { AckordError, describeValue, isAckordError, toError } from '../errors.ts'
 import type { Acking } from '../message/acking.ts'
 import { type Context, type ContextKey, contextKey, enterWith, isBusy, rootContext } from '../message/context.ts'
+import { refuseDelay } from '../message/delay.ts'
 import { logFields } from '../message/log-fields.ts'
 import { describeMessage } from '../message/marshal.ts'
 import { ackingOf, isMessage, isSettled, type Message, type RawMessage } from '../message/message.ts'
@@ -207,6 +208,7 @@ export class MessageProcessor {
     if (!Array.isArray(outputs)) throw outputsLost(message, outputs)
     // Middleware may have added some after the handler's were completed.
     const complete = this.#complete(outputs, message, this.#root)
+    for (const output of complete) refuseDelay(output, message)
     return this.#settings.ackStrategy === 'forward' ? forwardAcking(message, complete) : complete
   }
 

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { isAckordError } from '../../src/errors.ts'
 import { defineEvent } from '../../src/message/define-event.ts'
+import { delayOf } from '../../src/message/delay.ts'
 import { isMessage, Message } from '../../src/message/message.ts'
 
 interface OrderPlaced {
@@ -32,6 +33,32 @@ describe('defineEvent', () => {
       expect.toSatisfy((error) => isAckordError(error, 'ACKORD_INVALID_ATTRIBUTES') && error.message.includes("'order.placed'")),
     )
     expect(orderPlaced({ orderId: 'o-1' }, { type: undefined }).type).toBe('order.placed')
+  })
+
+  it('takes a delay or an instant, which are no attributes and which copies keep', () => {
+    const now = () => 1000
+    const delayed = orderPlaced({ orderId: 'o-1' }, { subject: 'o-1', delay: 500 })
+    expect(delayed.attributes).toEqual({ type: 'order.placed', subject: 'o-1' })
+    expect([delayed, delayed.copy('text'), delayed.withAttributes({ id: 'e-1' })].map((message) => delayOf(message, now))).toEqual([
+      500, 500, 500,
+    ])
+    expect(delayOf(orderPlaced({ orderId: 'o-1' }, { at: new Date(4000) }), now)).toBe(3000)
+    expect(delayOf(orderPlaced({ orderId: 'o-1' }, { at: new Date(10) }), now)).toBe(0)
+    expect(delayOf(orderPlaced({ orderId: 'o-1' }, { delay: undefined, at: undefined }), now)).toBeUndefined()
+    expect(orderPlaced({ orderId: 'o-1' }, { delay: undefined }).attributes).toEqual({ type: 'order.placed' })
+    // Attributes of these names are those of another system.
+    expect(delayOf(new Message({}, { type: 'order.placed', delay: 500 }), now)).toBeUndefined()
+  })
+
+  it.each([
+    [{ delay: -1 }, 'milliseconds'],
+    [{ delay: Infinity }, 'milliseconds'],
+    [{ delay: '5s' }, 'milliseconds'],
+    [{ at: new Date(Number.NaN) }, 'an invalid date'],
+    [{ at: 5000 }, "use 'delay'"],
+    [{ at: new Date(0), delay: 5 }, "cannot be combined with 'delay'"],
+  ])('rejects %o as a delay', (options, text) => {
+    expect(() => orderPlaced({ orderId: 'o-1' }, options as never)).toThrow(text)
   })
 
   it('exposes its type and schema', () => {

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { PublishResult } from '../../src/broker/publisher.ts'
 import type { Attributes } from '../../src/message/attributes.ts'
 import { rootContext } from '../../src/message/context.ts'
+import { defineEvent } from '../../src/message/define-event.ts'
 import { Message } from '../../src/message/message.ts'
 import { deterministicIds, outputIdsKey } from '../../src/message/output-ids.ts'
 import { correlationMiddleware } from '../../src/middleware/correlation.ts'
@@ -31,6 +32,26 @@ async function outputsOf(produce: (message: Message) => unknown, attributes = {}
   const outputs = await collect(router.pipe(sourceOf(input)))
   return { outputs, input, runtime }
 }
+
+describe('outputs with a delay', () => {
+  it('are refused where no outbox stores them: the message is rejected, and nothing is published', async () => {
+    const overdue = defineEvent('order.overdue')
+    for (const deliver of ['publish', 'pipe']) {
+      const { router } = openWorld()
+      router.handle(handling(() => [placed('a'), overdue({}, { delay: 1000 })]))
+      const input = tracked('m1')
+      const publisher = recordingPublisher()
+      if (deliver === 'publish') await router.run(sourceOf(input), { publisher, destination: 'events' })
+      else expect(await collect(router.pipe(sourceOf(input)))).toEqual([])
+      expect(verdicts(input)).toEqual(['reject'])
+      expect(input.message.error).toMatchObject({
+        code: 'ACKORD_INVALID_OUTPUT',
+        message: expect.stringContaining('Only an outbox can wait'),
+      })
+      expect(publisher.calls).toEqual([])
+    }
+  })
+})
 
 describe('completing outputs', () => {
   it('adds missing attributes', async () => {

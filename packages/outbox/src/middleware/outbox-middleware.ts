@@ -16,6 +16,7 @@ import {
   ackingOf,
   checkName,
   codecChain,
+  delayOf,
   describeMessage,
   destinationOf,
   outputCompleter,
@@ -61,12 +62,17 @@ export function createOutboxMiddleware<Transaction>(
   const { destination, marshaler = jsonMarshaler, source, runtime = systemRuntime, codecs, codecTimeout } = options
   if (typeof destination !== 'function') checkName('destination', destination)
   const complete = outputCompleter(runtime, source)
+  const now = () => runtime.now()
   const chain = codecChain({ codecs, codecTimeout }, runtime)
 
   /** Stores the outputs of a handled message; `undefined` if there is nothing to wait for. */
   function store(transaction: Transaction, outputs: readonly Message[], message: Message, context: Context): Promise<unknown> | undefined {
     // All outputs are marshalled before the first is stored: if one fails and the error is caught, none of them must be stored.
-    const records = outputs.map((output) => ({ destination: destinationOf(output, destination), message: marshal(output, marshaler) }))
+    const records = outputs.map((output) => ({
+      destination: destinationOf(output, destination),
+      message: marshal(output, marshaler),
+      delay: delayOf(output, now),
+    }))
     const appending =
       chain === undefined
         ? transactions.append(transaction, records)

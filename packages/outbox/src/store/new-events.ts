@@ -14,6 +14,7 @@ import {
   checkFunction,
   checkName,
   codecChain,
+  delayOf,
   describeMessage,
   describeValue,
   destinationOf,
@@ -30,7 +31,7 @@ export interface OutboxEvent {
   readonly destination?: string | undefined
   /** Bytes are stored unchanged; other data is marshalled. */
   readonly message: Message
-  /** Milliseconds before the event may be published, by the store's clock. Default: none. */
+  /** Milliseconds before the event may be published, by the store's clock. Default: the delay of the event, `orderPlaced({ … }, { delay })`, or none. */
   readonly delay?: number | undefined
 }
 
@@ -60,6 +61,8 @@ export function eventCompleter(name: string, options: NewEventOptions, runtime: 
   if (destination !== undefined && typeof destination !== 'function') checkName('destination', destination)
   checkFunction('marshaler.marshal', marshaler.marshal)
 
+  const now = () => runtime.now()
+
   function complete(message: Message): RawMessage {
     const { id, type, source: own, specversion, time } = message.attributes
     // A whole message, with bytes, is stored as it is.
@@ -88,14 +91,15 @@ export function eventCompleter(name: string, options: NewEventOptions, runtime: 
     const { destination: own, message, delay }: Partial<OutboxEvent> = isMessageLike(event) ? { message: event } : Object(event)
     if (!isMessageLike(message)) throw noEvent(event, index)
     const completed = complete(message)
+    const wait = delay ?? delayOf(message, now)
     // The outbox middleware passes whole records.
-    if (own !== undefined && completed === message) return event as NewOutboxRecord
+    if (own !== undefined && completed === message && wait === delay) return event as NewOutboxRecord
     const to = own ?? (destination === undefined ? undefined : destinationOf(message, destination))
     if (to === undefined) {
       const hint = `Set one for all events, as in ${name}(…, { destination: 'order-events' }), or append { destination, message }`
       throw incomplete(message, `a destination. ${hint}`)
     }
-    return { destination: to, message: completed, delay }
+    return { destination: to, message: completed, delay: wait }
   }
 
   return function completeEvents(events) {

@@ -1,4 +1,5 @@
-import { isAckordError, Message, type Middleware, Router, rootContext, silentLogger } from '@ackord/core'
+import { defineEvent, isAckordError, Message, type Middleware, Router, rootContext, silentLogger } from '@ackord/core'
+import type { NewEvents } from '@ackord/outbox'
 import { sourceOf, trackedMessage } from '@ackord/testkit'
 import { describe, expect, it } from 'vitest'
 import { inboxMiddleware, outboxMiddleware, transactional, transactionMiddleware } from '../../src/index.ts'
@@ -37,6 +38,27 @@ describe('outboxMiddleware()', () => {
     })
     const error = await process(new Message(null, { id: 'm1', type: 'a', source: '/' }), rootContext()).catch((thrown: unknown) => thrown)
     expect([isAckordError(error, 'ACKORD_TRANSACTION_REQUIRED'), called]).toEqual([true, false])
+  })
+
+  it('passes the delay of an output to the outbox', async () => {
+    await using world = await openHandlingWorld(ioredis6)
+    const { redis, outbox } = world
+    const overdue = defineEvent('order.overdue')
+    const appended: NewEvents[] = []
+    const watched: typeof outbox = {
+      async append(transaction, events) {
+        appended.push(events)
+        await outbox.append(transaction, events)
+      },
+    }
+    await deliver(
+      {
+        use: [transactional(redis, { inbox: world.inbox(), outbox: { outbox: watched, destination: 'events' } })],
+        handle: async () => [placed(1), overdue({}, { source: '/orders', delay: 60_000 })],
+      },
+      trackedMessage('m1'),
+    )
+    expect(appended).toEqual([[expect.objectContaining({ delay: undefined }), expect.objectContaining({ delay: 60_000 })]])
   })
 
   it('passes no output on', async () => {

@@ -1,5 +1,5 @@
 import type { EventEmitter } from 'node:events'
-import { compose, Message, textMarshaler } from '@ackord/core'
+import { compose, defineEvent, Message, textMarshaler } from '@ackord/core'
 import { installProbe } from '@ackord/core/internal'
 import type { PoolClient } from 'pg'
 import { describe, expect, it } from 'vitest'
@@ -40,6 +40,30 @@ describe.each(worldKinds)('outboxMiddleware() on $name', ({ open }) => {
         attempts: 0,
       },
     ])
+  })
+
+  it('lets an output with a delay, or an instant, wait', async () => {
+    await using world = await open()
+    const { database } = world
+    const outbox = compose(transactionMiddleware(database), outboxMiddleware(database, { destination: 'events' }))
+    const overdue = defineEvent('order.overdue')
+    const at = new Date(Date.now() + 60_000)
+    await handle(outbox, async () => [
+      event('now'),
+      overdue({}, { id: 'delayed', source: '/orders', delay: 60_000 }),
+      overdue({}, { id: 'at', source: '/orders', at }),
+      overdue({}, { id: 'past', source: '/orders', at: new Date(0) }),
+    ])
+    const { records } = await sqlOutbox(database).list({}, { limit: 10 })
+    expect(records.map(({ message, state }) => [message.id, state])).toEqual([
+      ['now', 'ready'],
+      ['delayed', 'waiting'],
+      ['at', 'waiting'],
+      ['past', 'ready'],
+    ])
+    for (const { state, createdAt, availableAt } of records) {
+      if (state === 'waiting') expect(availableAt - createdAt).toBeGreaterThan(55_000)
+    }
   })
 
   it('keeps the order of the outputs of one handler', async () => {

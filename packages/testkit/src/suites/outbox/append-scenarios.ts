@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { Message, sleep, systemRuntime } from '@ackord/core'
+import { defineEvent, Message, sleep, systemRuntime } from '@ackord/core'
 import type { ClaimedRecord, NewEvents, OutboxReference } from '@ackord/outbox'
 import {
   claim,
@@ -255,6 +255,36 @@ export const delayScenarios: readonly OutboxScenario[] = [
       assert.deepEqual(idsOf(await claim(world.store)), [])
       await world.advance(hour / 2 + 1)
       assert.deepEqual(idsOf(await claim(world.store)), ['later'])
+    },
+  },
+  {
+    name: 'an event that was created with a delay, or with an instant, waits until then',
+    async run(open) {
+      await using world = await open({ retain: false })
+      const orderOverdue = defineEvent<string>('order.overdue')
+      await commit(world, record('now'))
+      const now = await claimOne(world.store)
+      await world.store.settle([published(now)])
+      // An in-memory store may have a clock of its own.
+      const at = new Date(now.createdAt + 3 * hour)
+      await world.transaction((transaction) =>
+        transaction.append([
+          { destination: 'invoices', message: orderOverdue('first', { id: 'delayed', source: '/orders', delay: hour }) },
+          { destination: 'invoices', message: orderOverdue('second', { id: 'scheduled', source: '/orders', at }) },
+          { destination: 'invoices', message: orderOverdue('third', { id: 'own', source: '/orders', at }), delay: 5 * hour },
+        ]),
+      )
+      assert.deepEqual(idsOf(await claim(world.store)), [])
+      const due = ['delayed', 'scheduled', 'own']
+      for (const id of due) {
+        await world.advance(1.5 * hour)
+        const claimed = await claimOne(world.store)
+        assert.equal(claimed.message.id, id)
+        assert.deepEqual([claimed.message.attributes['delay'], claimed.message.attributes['at']], [undefined, undefined])
+        await world.store.settle([published(claimed)])
+        assert.deepEqual(idsOf(await claim(world.store)), [])
+        await world.advance(hour / 2)
+      }
     },
   },
 ]

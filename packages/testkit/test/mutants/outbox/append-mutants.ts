@@ -112,4 +112,9 @@ export const appendMutants: readonly Mutant<OpenOutboxWorld>[] = [
       return found.filter(({ id }) => id === first?.id)
     }),
   }),
+  ...brokenOutbox('an event that was created with a delay, or with an instant, waits until then', {
+    'the delay of an event is ignored': storing((record) => ({ ...record, delay: record.delay ?? 0 })),
+    'the delay of an event replaces that of the record': storing(({ delay, ...record }) => record),
+    'the delay becomes an attribute': storing((record) => ({ ...record, message: record.message.withAttributes({ delay: 1 }) })),
+  }),
 ]
