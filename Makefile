@@ -20,7 +20,7 @@ test: $(installed) ## set up everything and run the tests
 	@node scripts/dashboard-page.mjs
 	@scripts/services run -- node scripts/test.mjs
 
-test-matrix: $(installed) ## the same tests in every other combination: each ORM and client, the demo on every store and broker, each HTTP server
+test-matrix: $(installed) ## the same tests in every other combination: each ORM and client, the demo on every store and broker, each HTTP server; the mutants of the suites
 	@node scripts/pg-native.mjs
 	@scripts/services run --with rabbitmq4 -- node scripts/test.mjs --config vitest.matrix.config.ts
 
@@ -33,7 +33,7 @@ test-packages: $(installed) ## what users get: packed packages, the projects of 
 
 test-kafka: $(installed) ## the Kafka suite on a real broker: the one that KAFKA_URL names, or one that is started from the unpacked Kafka in KAFKA_HOME (with Java 17)
 	@test -n "$$KAFKA_URL$$KAFKA_HOME" || { echo 'Set KAFKA_URL to a broker, or KAFKA_HOME to the directory of an unpacked Kafka.' >&2; exit 2; }
-	@scripts/services run -- node scripts/test.mjs --typecheck.enabled=false packages/kafka/ test/pipeline/
+	@scripts/services run -- node scripts/test.mjs packages/kafka/ test/pipeline/
 
 test-latest: $(installed) ## the same tests on the newest Node LTS
 	@scripts/with-latest-node node scripts/pg-native.mjs

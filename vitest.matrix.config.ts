@@ -4,5 +4,5 @@ import base from './vitest.config.ts'
 
 export default defineConfig({
   ...base,
-  test: { ...base.test, include: matrixTests, exclude: ['**/node_modules/**'], typecheck: { enabled: false } },
+  test: { ...base.test, include: matrixTests, exclude: ['**/node_modules/**'], typecheck: { ...base.test?.typecheck, enabled: true } },
 })

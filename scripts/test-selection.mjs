@@ -7,8 +7,8 @@ const root = fileURLToPath(new URL('..', import.meta.url))
 
 /** Tests of what users read and copy: they compile and run whole programs. `make test-docs` runs them. */
 export const documentTests = [
-  'scripts/test/{readme,docs-code}.test.ts',
-  'scripts/test/{docs-run,site}.integration.test.ts',
+  'scripts/test/{readme,docs-code,docs-defaults,documents}.test.ts',
+  'scripts/test/{docs-run,job-queues,own-broker,payload-guide,site}.integration.test.ts',
   'packages/create-ackord/test/project/generated-code.test.ts',
   'examples/*/test/**/*.test.ts',
 ]
@@ -22,15 +22,17 @@ export const testFiles = ['test', 'proof/test', ...readdirSync(`${root}packages`
 )
 
 /**
- * The same tests in every other combination: each ORM and client beyond the first, the demo on every store and broker, each HTTP server killed on each store, AMQP 1.0. `make
- * test-matrix` runs them, and so does `make proof`.
+ * The same tests in every other combination: each ORM and client beyond the first, the demo on every store and broker, each HTTP server killed on each store, AMQP 1.0; and the
+ * tests of the tests: the mutants of the suites, and the simulation. `make test-matrix` runs them, and so does `make proof`.
  */
 export const matrixTests = select([
   /^packages\/sql\/test\/postgres\/orm\/(knex|kysely|mikro-orm|prisma|sequelize|typeorm)\.integration\.test\.ts$/,
-  /^packages\/sql\/test\/mysql\/orm\/(knex|kysely|prisma|typeorm)\.integration\.test\.ts$/,
+  /^packages\/sql\/test\/mysql\/orm\/(drizzle|knex|kysely|prisma|typeorm)\.integration\.test\.ts$/,
   /^packages\/sql\/test\/postgres\/client\/from-pg-native\.integration\.test\.ts$/,
   /^packages\/cli\/test\/demo\/demo[^/]*\.test\.ts$/,
   /^packages\/http\/test\/idempotency\/crash\.integration\.test\.ts$/,
+  /^packages\/testkit\/test\/suites\/.*-mutants\.test\.ts$/,
+  /^proof\/test\/simulation\/.*\.test\.ts$/,
   // They need RabbitMQ 4, which is downloaded.
   /^packages\/amqp\/test\/.*\.integration\.test\.ts$/,
   /^test\/pipeline\/amqp-pipeline\.integration\.test\.ts$/,

@@ -215,7 +215,6 @@ async function runSuite(id, suite, env, more) {
     'run',
     '--config',
     'vitest.servers.config.ts',
-    '--typecheck.enabled=false',
     '--reporter=default',
     '--reporter=json',
     `--outputFile.json=${output}`,

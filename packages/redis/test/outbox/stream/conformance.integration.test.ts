@@ -1,7 +1,7 @@
 import { Relay } from '@ackord/outbox'
 import { ResultTable, testOutboxStore, testRelay } from '@ackord/testkit/suites'
 import { afterAll, describe, it } from 'vitest'
-import { isProof } from '../../../../../scripts/test-depth.mjs'
+import { depthOfOtherClients, isProof } from '../../../../../scripts/test-depth.mjs'
 import { type RedisKind, redisKinds, typicalKinds } from '../../support/redis-clients.ts'
 import { streamOutboxWorld } from './outbox-world.ts'
 
@@ -17,8 +17,12 @@ for (const kind of kinds) {
   const open = streamOutboxWorld(kind)
   afterAll(() => open[Symbol.asyncDispose]())
   const name = `StreamOutbox, ${kind.name}`
-  testOutboxStore({ describe, it }, { name, open, features, model: { runs: 10 }, results })
-  testRelay({ describe, it }, { name, openStore: open, createRelay: (store, setup) => new Relay(store, setup), insight: true, results })
+  const depth = kind === kinds[0] ? 'whole' : depthOfOtherClients
+  testOutboxStore({ describe, it }, { name, open, features, model: { runs: 10 }, depth, results })
+  testRelay(
+    { describe, it },
+    { name, openStore: open, createRelay: (store, setup) => new Relay(store, setup), insight: true, depth, results },
+  )
 }
 
 const indexed = streamOutboxWorld(kinds[0] as RedisKind, { messageIndex: true })
