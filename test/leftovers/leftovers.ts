@@ -7,14 +7,8 @@ import { Redis } from 'ioredis'
 import { createConnection } from 'mysql2/promise'
 import pg from 'pg'
 import { runId } from '../../scripts/test-run.mjs'
-
-/** A server or directory in which tests create resources. */
-interface Ground {
-  readonly name: string
-  /** The names of this run's resources there. Rejects if the server is not running. */
-  list(): Promise<readonly string[]>
-  remove(names: readonly string[]): Promise<void>
-}
+import type { Ground } from './ground.ts'
+import { rabbitmqGround } from './rabbitmq-ground.ts'
 
 /**
  * For vitest's `globalSetup`: assigns the run a directory for temporary files and a name prefix for resources on servers, and fails it at the end if
@@ -39,6 +33,7 @@ export default async function watchLeftovers(): Promise<() => Promise<void>> {
       postgres,
       mariadb,
       nats,
+      ...rabbitmq(),
       sqs,
       sns,
       s3,
@@ -204,6 +199,12 @@ async function onNats<T>(work: (manager: Awaited<ReturnType<typeof jetstreamMana
   } finally {
     await connection.close()
   }
+}
+
+/** The shared broker, and the one that speaks AMQP 1.0 if there is one. */
+function rabbitmq(): Ground[] {
+  const urls = [process.env['RABBITMQ_URL'] ?? 'amqp://guest:guest@127.0.0.1:5672', process.env['AMQP_URL']]
+  return urls.filter((url) => url !== undefined).map(rabbitmqGround)
 }
 
 function redis(): Ground[] {
