@@ -31,9 +31,10 @@ test-docs: $(installed) ## what users read and copy: the examples of the READMEs
 test-packages: $(installed) ## what users get: packed packages, the projects of create-ackord, the pages of docs/start; ONLY="sqlite …" for some
 	@scripts/services run --only postgres,mariadb,redis,rabbitmq,nats,kafka -- node scripts/test-packages.mjs $(ONLY)
 
-test-kafka: $(installed) ## the Kafka suite on a real broker: the one that KAFKA_URL names, or one that is started from the unpacked Kafka in KAFKA_HOME (with Java 17)
+test-kafka: $(installed) ## all tests of Kafka on a real broker: the one that KAFKA_URL names, or one that is started from the unpacked Kafka in KAFKA_HOME (with Java 17)
 	@test -n "$$KAFKA_URL$$KAFKA_HOME" || { echo 'Set KAFKA_URL to a broker, or KAFKA_HOME to the directory of an unpacked Kafka.' >&2; exit 2; }
-	@scripts/services run -- node scripts/test.mjs packages/kafka/ test/pipeline/
+	@node scripts/dashboard-page.mjs
+	@scripts/services run -- node scripts/test.mjs packages/kafka/ test/pipeline/ test/dashboard/dead-letters packages/cli/test/dead-letters/dead-letters $(if $(KAFKA_HOME),test/faults/broker-faults)
 
 test-latest: $(installed) ## the same tests on the newest Node LTS
 	@scripts/with-latest-node node scripts/pg-native.mjs

@@ -1,7 +1,7 @@
 // @ts-check
 // For tests that need a separate server, to kill it or to fill it.
 export { startFauxqs } from './fauxqs.mjs'
-export { provideKafka, startKafka } from './kafka.mjs'
+export { hasRealKafka, provideKafka, startKafka } from './kafka.mjs'
 export { startKafkaMock } from './kafka-mock.mjs'
 export { startMariadb } from './mariadb.mjs'
 export { startMosquitto } from './mosquitto.mjs'

@@ -160,6 +160,11 @@ function clusterId() {
  * @property {() => Promise<void>} stop
  */
 
+/** Whether `provideKafka()` provides a real broker. */
+export async function hasRealKafka() {
+  return kafkaHome() !== undefined || (await isRealKafka(process.env['KAFKA_URL']))
+}
+
 /**
  * A separate real broker if `KAFKA_HOME` is set; else the one at `KAFKA_URL`, if it is real; else a separate mock cluster.
  *

@@ -1,5 +1,6 @@
 import { ResultTable } from '@ackord/testkit/suites'
 import { afterAll } from 'vitest'
+import { kafkaHome } from '../../scripts/servers/kafka-distribution.mjs'
 import { isProof } from '../../scripts/test-depth.mjs'
 import { amqpBroker } from './brokers/amqp-broker.ts'
 import type { FaultBrokerKind } from './brokers/broker.ts'
@@ -17,7 +18,7 @@ const results = new ResultTable()
 // PostgreSQL is not a broker; the store faults cover its publish and settle.
 const kinds: readonly FaultBrokerKind[] = isProof
   ? [rabbitmqBroker, natsBroker, kafkaBroker, redisStreamsBroker, httpBroker, sqsBroker, amqpBroker, mqttBroker]
-  : [redisStreamsBroker]
+  : [redisStreamsBroker, ...(kafkaHome() === undefined ? [] : [kafkaBroker])]
 
 for (const { name, open } of kinds) registerFaults({ suite: 'faults of a broker', name, scenarios: brokerScenarios, open, results })
 

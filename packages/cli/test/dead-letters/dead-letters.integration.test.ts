@@ -1,27 +1,29 @@
 import type { Publisher } from '@ackord/core'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { startKafkaMock } from '../../../../scripts/servers/index.mjs'
+import { hasRealKafka, provideKafka } from '../../../../scripts/servers/index.mjs'
 import { start } from '../support/ackord.ts'
 import { bundleMain } from '../support/bundle-main.ts'
 import { idsOf, type LettersWorld, messageOf, openLetters, openReader, publishTo, readMessages } from '../support/letters.ts'
 import { natsUrl, rabbitmqUrl, redisUrl } from '../support/services.ts'
 
-let kafka: Awaited<ReturnType<typeof startKafkaMock>> | undefined
+const isEmulated = !(await hasRealKafka())
+let kafka: Awaited<ReturnType<typeof provideKafka>> | undefined
 
 beforeAll(async () => {
-  kafka = await startKafkaMock()
+  kafka = await provideKafka()
   await bundleMain()
 })
 afterAll(async () => {
-  await kafka?.[Symbol.asyncDispose]()
+  await kafka?.stop()
 })
 
 describe.each([
   ['RabbitMQ', () => rabbitmqUrl],
   ['NATS', () => natsUrl],
   ['Redis Streams', () => redisUrl],
-  ['Kafka', () => kafka?.url ?? ''],
+  // The scheme of the command for Kafka over TLS is another one than that of the tests.
+  ['Kafka', () => kafka?.url.replace(/^kafka\+ssl:/, 'kafkas:') ?? ''],
 ] as const)('dead letters on %s', (name, urlOf) => {
   const deletesEach = name !== 'Kafka'
   // Nearly all of the time is spent in the emulator, which delays each member that joins a group.
@@ -127,7 +129,7 @@ describe.each([
   })
 
   // The emulator of Kafka creates every topic.
-  if (name !== 'Kafka') {
+  if (name !== 'Kafka' || !isEmulated) {
     test('stay if their destination does not accept them', async () => {
       await using world = await openLetters(urlOf())
       const missing = `missing-${world.origin.topic}`
