@@ -1,4 +1,4 @@
-import { publishAll } from '@ackord/core'
+import { Message, publishAll } from '@ackord/core'
 import { startFaultProxy } from '@ackord/testkit'
 import { describe, expect, it } from 'vitest'
 import { event, numbered, open, openWorld, pull, pullMany, sqsUrl, until } from '../support/world.ts'
@@ -58,6 +58,22 @@ describe.concurrent('a source', () => {
     expect(counts).toEqual([1, 2])
     expect(letter.attributes).toMatchObject({ id: 'poison', note: 'the same' })
     expect(await world.counts(queue)).toEqual({ visible: 0, inFlight: 0 })
+  })
+
+  it('reads a message of a publisher in binary mode, with up to ten message attributes', async () => {
+    await using world = openWorld()
+    const queue = await world.queue()
+    const attributes = {
+      ...{ id: 'id with spaces – “é” 🦊', type: 'order.placed', source: '/shop?a=1&b=2', specversion: '1.0', subject: 'order 7' },
+      ...{ partitionkey: 'customer 7', time: '2026-01-02T03:04:05.678Z', datacontenttype: 'application/json' },
+      traceparent: `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01`,
+    }
+    const sent = new Message(new TextEncoder().encode('{"total":12345678901234567890,"name":"é"}'), attributes)
+    await publishAll(world.publisher({ mode: 'binary' }), queue, [sent])
+    const received = await pull(open(world.source(queue)))
+    expect(received.attributes).toEqual(attributes)
+    expect(Buffer.from(received.data).toString()).toBe('{"total":12345678901234567890,"name":"é"}')
+    await received.ack()
   })
 
   it('rejects messages that cannot be read into the dead letter, and delivers those of other producers', async () => {
