@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { Operations } from '../src/trace/operations.ts'
+import { Operations } from '../../src/trace/operations.ts'
 
 const broker = { system: 'rabbitmq', serverAddress: 'broker.example', serverPort: 5672 }
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { readEntry, type StreamContent, type StreamEntry, writeEntry } from '../../src/streams/entries/stream-entry.ts'
+import { readEntry, type StreamContent, type StreamEntry, writeEntry } from '../../../src/streams/entries/stream-entry.ts'
 
 function entry(...fields: (string | Buffer)[]): StreamEntry {
   return { stream: 'orders', id: '1-0', fields: fields.map((field) => Buffer.from(field)) }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { keySlot } from '../../src/client/keys.ts'
-import { compareIds, nextId } from '../../src/streams/entries/stream-entry.ts'
-import { companionKey, shardNames, shardOf } from '../../src/streams/entries/stream-names.ts'
+import { keySlot } from '../../../src/client/keys.ts'
+import { compareIds, nextId } from '../../../src/streams/entries/stream-entry.ts'
+import { companionKey, shardNames, shardOf } from '../../../src/streams/entries/stream-names.ts'
 
 describe('the names of streams', () => {
   it('always maps a key to the same shard', () => {

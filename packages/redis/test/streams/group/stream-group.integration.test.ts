@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
-import { StreamGroup } from '../../src/streams/group/stream-group.ts'
-import { ShardLease } from '../../src/streams/shards/shard-ownership.ts'
-import { internalsOf } from '../../src/transaction/redis.ts'
-import { redisKinds } from '../support/redis-clients.ts'
-import { numbered, openStreams, type StreamWorld } from './world.ts'
+import { StreamGroup } from '../../../src/streams/group/stream-group.ts'
+import { ShardLease } from '../../../src/streams/shards/shard-ownership.ts'
+import { internalsOf } from '../../../src/transaction/redis.ts'
+import { redisKinds } from '../../support/redis-clients.ts'
+import { numbered, openStreams, type StreamWorld } from '../world.ts'
 
 async function openGroup(world: StreamWorld, consumer = 'me'): Promise<StreamGroup> {
   const internals = internalsOf(world.redis)

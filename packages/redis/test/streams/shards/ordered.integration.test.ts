@@ -1,9 +1,9 @@
 import { publishAll, type RawMessage } from '@ackord/core'
 import { describe, expect, it } from 'vitest'
-import type { RedisPort } from '../../src/client/port.ts'
-import { streamSource } from '../../src/streams/index.ts'
-import { internalsOf, Redis } from '../../src/transaction/redis.ts'
-import { event, idsOf, next, numbered, open, openStreams, type StreamWorld, take, until } from './world.ts'
+import type { RedisPort } from '../../../src/client/port.ts'
+import { streamSource } from '../../../src/streams/index.ts'
+import { internalsOf, Redis } from '../../../src/transaction/redis.ts'
+import { event, idsOf, next, numbered, open, openStreams, type StreamWorld, take, until } from '../world.ts'
 
 const ordered = { order: 'perKey', block: 50 } as const
 
