@@ -4,7 +4,7 @@ import type { StoredAnswer } from '@ackord/outbox'
 
 export interface IdempotencyOptions<Request> {
   /**
-   * Whose keys and for what: the principal, the method and the route, such as `(request) => [request.user.id, 'POST /orders']`. Nobody gets an answer of
+   * Whose keys and for what: the principal, the method and the route, such as `(request) => [request.user.id, 'POST /orders']`. No caller gets an answer of
    * another scope. A request without a scope is an error.
    */
   readonly scope: (request: Request) => string | readonly string[] | Promise<string | readonly string[]>
@@ -35,7 +35,7 @@ export interface IdempotencyOptions<Request> {
    * 500, except for 408, 425 and 429, which ask the client to try again.
    */
   readonly isStored?: ((answer: StoredAnswer) => boolean) | undefined
-  /** Default: the console, from `info` up. */
+  /** Default: the console, from `info` up: requests reach these handlers through no router or service that could pass its logger on. */
   readonly logger?: Logger | undefined
   /** Default: `systemRuntime`. */
   readonly runtime?: Runtime | undefined

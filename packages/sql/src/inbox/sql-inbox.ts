@@ -1,15 +1,15 @@
-import { consoleLogger, type Logger, rootContext } from '@ackord/core'
+import { type Logger, rootContext } from '@ackord/core'
 import { checkName, guardLogger, rejectUnknownOptions } from '@ackord/core/internal'
 import { type InboxAdmin, type InboxEntry, type InboxKey, type InboxQuery, OperatorLog } from '@ackord/outbox'
-import type { TableOptions } from '../contract/database-options.ts'
 import { explainMissing } from '../contract/dialect.ts'
 import type { Driver } from '../contract/driver.ts'
+import type { TableOptions } from '../contract/tables.ts'
 import type { Row } from '../records/row.ts'
 import { problemOf } from '../records/text-limits.ts'
 import { type Database, portOf } from '../transaction/database.ts'
 
 export interface SqlInboxOptions extends TableOptions {
-  /** Receives operator actions. Default: `consoleLogger`. */
+  /** Receives operator actions. Default: the logger of the database. */
   readonly logger?: Logger | undefined
 }
 
@@ -18,13 +18,13 @@ export interface SqlInboxOptions extends TableOptions {
  * and source that the inbox has entries of: fast, unless every message has a source of its own.
  */
 export function sqlInbox<Handle>(database: Database<Handle>, options: SqlInboxOptions = {}): InboxAdmin {
-  const { logger = consoleLogger, schema, names, ...unknown } = options
+  const { logger, schema, names, ...unknown } = options
   rejectUnknownOptions('sqlInbox()', unknown)
-  const { dialect, driver: ownDriver, tables } = portOf(database)
+  const { dialect, driver: ownDriver, tables, ports } = portOf(database)
   // The statements use the handle of the driver, whatever its type.
   const driver = ownDriver as Driver<unknown>
   const table = tables({ schema, names }).inbox
-  const log = new OperatorLog(guardLogger(logger), { table })
+  const log = new OperatorLog(logger === undefined ? ports.logger : guardLogger(logger), { table })
 
   async function find(id: string, query: InboxQuery): Promise<readonly InboxEntry[]> {
     checkName('id', id)
