@@ -1,3 +1,4 @@
+import { groupBy } from '../async/collections.ts'
 import type { Publisher } from '../broker/publisher.ts'
 import type { Source } from '../broker/source.ts'
 import { AckordError, describeValue, InvalidOptionError } from '../errors.ts'
@@ -222,14 +223,11 @@ export class Engine {
   }
 
   async #distribute(outputs: readonly Message[], input: Message, signal: AbortSignal): Promise<void> {
-    const groups = new Map<Output, Message[]>()
-    for (const message of outputs) {
+    const groups = groupBy(outputs, (message) => {
       const output = this.#outputs.find(({ match }) => match === undefined || match(message.attributes))
       if (output === undefined) throw noOutput(message)
-      const group = groups.get(output)
-      if (group === undefined) groups.set(output, [message])
-      else group.push(message)
-    }
+      return output
+    })
     for (const [output, messages] of groups) await output.deliver(messages, signal)
     for (const [output, messages] of groups) if (output.settles) await acknowledgeOutputs(messages, input)
   }

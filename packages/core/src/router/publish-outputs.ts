@@ -1,4 +1,5 @@
 import { abortable, linkedController } from '../async/abort.ts'
+import { groupBy } from '../async/collections.ts'
 import { checkResults, type Publisher } from '../broker/publisher.ts'
 import { AckordError } from '../errors.ts'
 import { describeMessage, marshal } from '../message/marshal.ts'
@@ -28,16 +29,12 @@ export interface PublishOutputsOptions {
  * confirmed; the router then settles the input, and the others with it.
  */
 export async function publishOutputs(outputs: readonly Message[], options: PublishOutputsOptions): Promise<void> {
-  const groups = new Map<string, RawMessage[]>()
-  for (const output of outputs) {
-    const raw = marshal(output, options.marshaler)
-    const destination = destinationOf(output, options.destination)
-    const group = groups.get(destination)
-    if (group === undefined) groups.set(destination, [raw])
-    else group.push(raw)
+  const { codecs, destination: chosen, marshaler, signal } = options
+  const groups: [string, readonly RawMessage[]][] = []
+  for (const [destination, own] of groupBy(outputs, (output) => destinationOf(output, chosen))) {
+    groups.push([destination, own.map((output) => marshal(output, marshaler))])
   }
-  const { codecs, signal } = options
-  if (codecs !== undefined) for (const [to, messages] of groups) groups.set(to, [...(await codecs.encodeAll(messages, signal))])
+  if (codecs !== undefined) for (const group of groups) group[1] = await codecs.encodeAll(group[1], signal)
   for (const [destination, messages] of groups) await publishGroup(destination, messages, options)
 }
 

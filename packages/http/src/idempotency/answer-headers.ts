@@ -1,3 +1,5 @@
+import { groupBy } from '@ackord/core/internal'
+
 /** Pairs of a name in lower case and a value; a name may occur several times. */
 export type HeaderList = readonly (readonly [name: string, value: string])[]
 
@@ -52,13 +54,8 @@ export function storedHeaders(headers: HeaderList): HeaderList {
 }
 
 function byName(headers: HeaderList): Map<string, string[]> {
-  const values = new Map<string, string[]>()
-  for (const [name, value] of headers) {
-    const known = values.get(name)
-    if (known === undefined) values.set(name, [value])
-    else known.push(value)
-  }
-  return values
+  const named = groupBy(headers, ([name]) => name)
+  return new Map(named.map(([name, all]) => [name, all.map(([, value]) => value)]))
 }
 
 function sameValues(one: readonly string[], other: readonly string[]): boolean {

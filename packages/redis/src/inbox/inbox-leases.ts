@@ -1,4 +1,5 @@
 import { isAckordError, type Logger, type Runtime, StoreRefusesWritesError, type Timer } from '@ackord/core'
+import { groupBy } from '@ackord/core/internal'
 import { Coalescer } from '../client/coalescer.ts'
 import type { KeySpace } from '../client/keys.ts'
 import { type RedisPort, type Script, script } from '../client/port.ts'
@@ -147,14 +148,8 @@ export class InboxLeases {
 
   #groupsOf(due: readonly Held[]): readonly Held[][] {
     const { port, space } = this.#options
-    const groups = new Map<number, Held[]>()
-    for (const held of due) {
-      const number = port.cluster ? space.slotOf(held.marker) : 0
-      const group = groups.get(number)
-      if (group === undefined) groups.set(number, [held])
-      else group.push(held)
-    }
-    return [...groups.values()].flatMap((group) =>
+    const groups = groupBy(due, ({ marker }) => (port.cluster ? space.slotOf(marker) : 0))
+    return groups.flatMap(([, group]) =>
       Array.from({ length: Math.ceil(group.length / renewedPerCall) }, (_, index) =>
         group.slice(index * renewedPerCall, (index + 1) * renewedPerCall),
       ),

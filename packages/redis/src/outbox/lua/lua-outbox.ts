@@ -5,6 +5,7 @@ import {
   checkDuration,
   checkFunction,
   checkName,
+  groupBy,
   PartPorts,
   probe,
   rejectUnknownOptions,
@@ -194,15 +195,10 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
   }
 
   /** The indexes of the records for each shard: by the ordering key, and those without one for `keyless`, or by their id. */
-  function indexesByShard(records: readonly NewOutboxRecord[], keyless?: LuaShard): ReadonlyMap<LuaShard, readonly number[]> {
-    const byShard = new Map<LuaShard, number[]>()
-    for (const [index, { message }] of records.entries()) {
-      const shard = keyless !== undefined && message.attributes.partitionkey === undefined ? keyless : shards.of(message)
-      const indexes = byShard.get(shard) ?? []
-      byShard.set(shard, indexes)
-      indexes.push(index)
-    }
-    return byShard
+  function indexesByShard(records: readonly NewOutboxRecord[], keyless?: LuaShard): readonly (readonly [LuaShard, readonly number[]])[] {
+    const shardOf = ({ message }: NewOutboxRecord) =>
+      keyless !== undefined && message.attributes.partitionkey === undefined ? keyless : shards.of(message)
+    return groupBy(records.keys(), (index) => shardOf(records[index] as NewOutboxRecord))
   }
 
   function queueRecords(transaction: RedisTransaction, records: readonly NewOutboxRecord[]): void {

@@ -1,5 +1,5 @@
 import type { Logger } from '@ackord/core'
-import { checkCount } from '@ackord/core/internal'
+import { checkCount, groupBy } from '@ackord/core/internal'
 import type { Reply } from '../../../client/port.ts'
 import { asList } from '../../../client/reply.ts'
 import type { LuaShard } from '../layout.ts'
@@ -32,13 +32,8 @@ export interface ParkedContext {
 
 export function parkedExpiries({ shards, logger, shardOf, run }: ParkedContext): ParkedExpiries {
   async function unpark(subjects: readonly string[], back: '0' | '1'): Promise<number> {
-    const byShard = new Map<LuaShard, string[]>()
-    for (const subject of new Set(subjects)) {
-      const shard = shardOf(subject)
-      byShard.set(shard, [...(byShard.get(shard) ?? []), subject])
-    }
     let count = 0
-    for (const [shard, own] of byShard) count += Number(await run(shard, unparkScript, [back, ...own]))
+    for (const [shard, own] of groupBy(new Set(subjects), shardOf)) count += Number(await run(shard, unparkScript, [back, ...own]))
     return count
   }
 
