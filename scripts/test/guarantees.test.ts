@@ -30,7 +30,7 @@ describe('docs/guarantees.md', () => {
     },
   )
 
-  it('is identical to the output of the script: nobody edited it manually', () => {
+  it('is identical to the output of the script: it was not edited manually', () => {
     expect(read('docs/guarantees.md')).toBe(renderPage(readResults()))
   })
 

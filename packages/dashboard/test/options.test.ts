@@ -34,7 +34,7 @@ it.each([
   )
 })
 
-it('names allowEverybody() if authorize is missing, and lets nobody in without it', async () => {
+it('names allowEverybody() if authorize is missing, and refuses all requests without it', async () => {
   expect(() => createDashboard({ stores } as unknown as DashboardOptions)).toThrow('allowEverybody()')
   await using dashboard = createDashboard({ stores, authorize: () => undefined })
   expect((await dashboard.fetch(new Request('http://x/api/session'))).status).toBe(401)

@@ -26,7 +26,7 @@ export interface AmqpSourceOptions extends Omit<ReceiverOptions, 'deadLetter'> {
   /** The queue, or its address. On RabbitMQ a name that does not begin with `/` is a queue: `orders` is `/queues/orders`. */
   readonly address: string
   /**
-   * Where rejected messages are published, confirmed, before they are accepted; `'discard'`: they are accepted and dropped; or how the broker is told to dead-letter them by its own rules.
+   * Where rejected messages are published, confirmed, before they are accepted; `'discard'`: they are accepted and dropped; or the verdict with which the broker dead-letters them by its own rules.
    * Default: neither; a rejected message is nacked with a growing delay, and a warning is logged once.
    */
   readonly deadLetter?: ReceiverOptions['deadLetter'] | AmqpDeadLetter

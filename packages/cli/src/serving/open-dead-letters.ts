@@ -1,5 +1,6 @@
 import { type DeadLetterPort, deadLetterPort } from '@ackord/core/broker'
-import { type Broker, type LettersOptions, openBroker } from '../brokers/open-broker.ts'
+import type { Broker, LettersOptions } from '../brokers/broker.ts'
+import { openBroker } from '../brokers/open-broker.ts'
 import { lettersOf, openLetters } from '../brokers/open-letters.ts'
 import { unlessAborted } from '../lifecycle.ts'
 import { usageError } from '../output/errors.ts'
@@ -31,17 +32,17 @@ export async function openDeadLetters(
     for (const broker of brokers.values()) await broker[Symbol.asyncDispose]()
   }
 
-  async function brokerAt({ broker: name, url }: LetterPlace): Promise<Broker> {
+  async function brokerAt({ broker: name, url }: LetterLocation): Promise<Broker> {
     const broker = brokers.get(name) ?? (await unlessAborted(openBroker(url, { option: '--broker', logger, secrets }), signal))
     brokers.set(name, broker)
     return broker
   }
 
-  async function portAt(place: LetterPlace): Promise<DeadLetterPort> {
-    const broker = await brokerAt(place)
+  async function portAt(location: LetterLocation): Promise<DeadLetterPort> {
+    const broker = await brokerAt(location)
     return await talkingTo(broker.address, async () => {
       // The same for all looks: that of RabbitMQ remembers which letters were delivered too often.
-      const finding = lettersOf(broker, place.destination, { group, deliveryLimit })
+      const finding = lettersOf(broker, location.destination, { group, deliveryLimit })
       const open = async () => await openLetters(await finding)
       const first = await unlessAborted(open(), signal)
       await first[Symbol.asyncDispose]()
@@ -51,7 +52,7 @@ export async function openDeadLetters(
 
   try {
     const ports: Record<string, DeadLetterPort> = {}
-    for (const place of placesOf(deadLetters, namedUrls('--broker', urls))) ports[place.name] = await portAt(place)
+    for (const location of locationsOf(deadLetters, namedUrls('--broker', urls))) ports[location.name] = await portAt(location)
     return { ports, [Symbol.asyncDispose]: close }
   } catch (error) {
     await close()
@@ -59,7 +60,7 @@ export async function openDeadLetters(
   }
 }
 
-interface LetterPlace {
+interface LetterLocation {
   /** The name on the page. */
   readonly name: string
   readonly broker: string
@@ -67,8 +68,8 @@ interface LetterPlace {
   readonly destination: string
 }
 
-/** Where the dead letters are. With one broker every text is the name of a destination, whatever it contains. */
-function placesOf(texts: readonly string[], brokers: ReadonlyMap<string, string>): readonly LetterPlace[] {
+/** The destinations with the dead letters. With one broker every text is the name of a destination, whatever it contains. */
+function locationsOf(texts: readonly string[], brokers: ReadonlyMap<string, string>): readonly LetterLocation[] {
   if (texts.length === 0) return []
   const [[only, onlyUrl] = [], ...others] = brokers
   if (only === undefined || onlyUrl === undefined)

@@ -51,13 +51,13 @@ async function importFile(path: string): Promise<unknown> {
   try {
     return await jiti.import(path, { default: true })
   } catch (error) {
-    const { name, place } = positionOf(error, path)
-    throw usageError(`${basename(path)} cannot be loaded: ${name}${place}.`, `Try: node --check ${basename(path)}`)
+    const { name, location } = positionOf(error, path)
+    throw usageError(`${basename(path)} cannot be loaded: ${name}${location}.`, `Try: node --check ${basename(path)}`)
   }
 }
 
-function positionOf(error: unknown, path: string): { readonly name: string; readonly place: string } {
-  if (!(error instanceof Error)) return { name: 'it throws a value that is not an error', place: '' }
+function positionOf(error: unknown, path: string): { readonly name: string; readonly location: string } {
+  if (!(error instanceof Error)) return { name: 'it throws a value that is not an error', location: '' }
   const text = `${error.message}\n${error.stack ?? ''}`
   const [, line] =
     text
@@ -68,6 +68,6 @@ function positionOf(error: unknown, path: string): { readonly name: string; read
   const [, missing] = /Cannot find (?:module|package) '([^']+)'/.exec(error.message) ?? []
   return {
     name: missing === undefined ? error.name : `it imports '${missing}', which is not installed`,
-    place: line === undefined ? '' : `, line ${line}`,
+    location: line === undefined ? '' : `, line ${line}`,
   }
 }

@@ -8,9 +8,9 @@ import type { SqlStore, StoreLocation } from './store.ts'
 const connectTimeout = 5000
 
 /** MySQL and MariaDB. */
-export function openMysql({ text, scheme, address }: ServiceUrl, place: StoreLocation): SqlStore {
+export function openMysql({ text, scheme, address }: ServiceUrl, location: StoreLocation): SqlStore {
   const pool = createPool({ uri: text.replace(`${scheme}:`, 'mysql:'), connectTimeout, connectionLimit: 10 })
-  const database = fromMysql2(pool, tableOptions(place))
+  const database = fromMysql2(pool, tableOptions(location))
   return sqlStore(
     database,
     {
@@ -24,6 +24,6 @@ export function openMysql({ text, scheme, address }: ServiceUrl, place: StoreLoc
       quote: (name) => `\`${name.replaceAll('`', '``')}\``,
       close: () => pool.end(),
     },
-    place,
+    location,
   )
 }

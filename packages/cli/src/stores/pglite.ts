@@ -4,10 +4,10 @@ import { sqlStore, tableOptions } from './sql-store.ts'
 import type { SqlStore, StoreLocation } from './store.ts'
 
 /** PostgreSQL in this process, in memory: for the demo, which then needs no server. */
-export async function openPglite(place: StoreLocation): Promise<SqlStore> {
+export async function openPglite(location: StoreLocation): Promise<SqlStore> {
   const { PGlite } = await import('@electric-sql/pglite')
   const pglite = await PGlite.create()
-  const database = fromPglite(pglite, tableOptions(place))
+  const database = fromPglite(pglite, tableOptions(location))
   return sqlStore(
     database,
     {
@@ -20,6 +20,6 @@ export async function openPglite(place: StoreLocation): Promise<SqlStore> {
       quote: (name) => `"${name.replaceAll('"', '""')}"`,
       close: () => pglite.close(),
     },
-    place,
+    location,
   )
 }

@@ -9,11 +9,11 @@ import type { SqlStore, StoreLocation } from './store.ts'
 /** Longer than a slow network takes, shorter than a user waits for a command. */
 const connectTimeout = 5000
 
-export function openPostgres({ text, address }: ServiceUrl, place: StoreLocation, logger: Logger): SqlStore {
+export function openPostgres({ text, address }: ServiceUrl, location: StoreLocation, logger: Logger): SqlStore {
   const options = { connectionString: text, connectionTimeoutMillis: connectTimeout, application_name: 'ackord' }
   const pool = new pg.Pool({ ...options, max: 10, allowExitOnIdle: true })
   const notifications = () => pgNotifications(() => new pg.Client(options))
-  const database = fromPg(pool, { ...tableOptions(place), logger })
+  const database = fromPg(pool, { ...tableOptions(location), logger })
   return sqlStore(
     database,
     {
@@ -28,7 +28,7 @@ export function openPostgres({ text, address }: ServiceUrl, place: StoreLocation
       hearsNotifications: () => isReceived(notifications(), (channel) => pool.query(`NOTIFY "${channel}"`)),
       close: () => pool.end(),
     },
-    place,
+    location,
   )
 }
 

@@ -18,13 +18,13 @@ export interface RedisChoices {
 }
 
 /** A Redis server or cluster, with a stream outbox or a Lua outbox. */
-export async function openRedis(url: ServiceUrl, place: StoreLocation, { connect, logger }: RedisChoices): Promise<RedisStore> {
-  const { schema, prefix } = place
+export async function openRedis(url: ServiceUrl, location: StoreLocation, { connect, logger }: RedisChoices): Promise<RedisStore> {
+  const { schema, prefix } = location
   if (schema !== undefined || prefix !== undefined) throw usageError('--schema and --prefix are for SQL databases; this store is Redis.')
-  const open = redisOutboxes(place)
+  const open = redisOutboxes(location)
   const client = await (connect ? connectRedis(url) : connectLater(url))
   const redis = fromIoredis(client, { logger })
-  const tag = place.tag?.[0] ?? defaultTag
+  const tag = location.tag?.[0] ?? defaultTag
   const outbox = () => open(redis, { logger: silentLogger })
 
   async function verifyAs(order: Order): Promise<void> {
@@ -43,10 +43,10 @@ export async function openRedis(url: ServiceUrl, place: StoreLocation, { connect
   return {
     kind: 'redis',
     address: url.address,
-    outboxKind: place.outbox ?? 'stream',
+    outboxKind: location.outbox ?? 'stream',
     user: url.user ?? 'default',
     tag,
-    tags: tagsOf(place),
+    tags: tagsOf(location),
     async connect() {
       await pingRedis(client)
     },
@@ -101,8 +101,8 @@ function tagsOf({ tag = [defaultTag], shards = 1 }: StoreLocation): readonly str
 type OpenOutbox = (redis: Redis, choices: OutboxChoices) => RedisOutbox
 
 /** Which of the two Redis outboxes to use, by the options of the command. Rejects options of the other one. */
-function redisOutboxes(place: StoreLocation): OpenOutbox {
-  const { outbox = 'stream', stream, tag, shards } = place
+function redisOutboxes(location: StoreLocation): OpenOutbox {
+  const { outbox = 'stream', stream, tag, shards } = location
   if (outbox === 'lua') {
     if (tag !== undefined && tag.length > 1)
       throw usageError('--tag is passed more than once, and a Lua outbox has one.', 'Use --shards to divide a Lua outbox.')

@@ -54,9 +54,9 @@ export function tableOptions({ schema, prefix = 'ackord_', stream, tag, outbox, 
   return { schema, names: Object.fromEntries(tableKinds.map((kind) => [kind, prefix + kind])) }
 }
 
-export function sqlStore<Handle>(database: Database<Handle>, client: SqlClient<Handle>, place: StoreLocation): SqlStore {
+export function sqlStore<Handle>(database: Database<Handle>, client: SqlClient<Handle>, location: StoreLocation): SqlStore {
   const { kind, address, file, quote } = client
-  const prefix = place.prefix ?? 'ackord_'
+  const prefix = location.prefix ?? 'ackord_'
   const query: SqlStore['query'] = (sql, parameters = []) => client.run(database.executor(), sql, parameters)
   let logIsUsed = false
 
@@ -67,7 +67,7 @@ export function sqlStore<Handle>(database: Database<Handle>, client: SqlClient<H
     query,
     async connect() {
       if (kind !== 'postgres' && kind !== 'pglite') await query('SELECT 1 AS one')
-      else logIsUsed = isTrue(await query(logUsedSql, [[`${prefix}log`, `${prefix}cursors`], place.schema ?? null]))
+      else logIsUsed = isTrue(await query(logUsedSql, [[`${prefix}log`, `${prefix}cursors`], location.schema ?? null]))
     },
     usesLog: () => logIsUsed,
     outbox({ order, mode = logIsUsed ? 'log' : undefined, retain, listen = false, logger }) {
@@ -93,7 +93,7 @@ export function sqlStore<Handle>(database: Database<Handle>, client: SqlClient<H
       await client.run(database.executor(undefined, { required: true }), sql, parameters)
     },
     ...(client.hearsNotifications !== undefined && { receivesNotifications: client.hearsNotifications }),
-    table: (name) => (place.schema === undefined ? '' : `${quote(place.schema)}.`) + quote(prefix + name),
+    table: (name) => (location.schema === undefined ? '' : `${quote(location.schema)}.`) + quote(prefix + name),
     [Symbol.asyncDispose]: () => client.close(),
   }
 }

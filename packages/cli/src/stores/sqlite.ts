@@ -17,9 +17,9 @@ export interface SqliteChoices {
   readonly logger: Logger
 }
 
-export function openSqlite({ text, address }: ServiceUrl, place: StoreLocation, choices: SqliteChoices): SqlStore {
+export function openSqlite({ text, address }: ServiceUrl, location: StoreLocation, choices: SqliteChoices): SqlStore {
   const { logger } = choices
-  const tables = tableOptions(place)
+  const tables = tableOptions(location)
   const file = choices.connect ? fileOf(text, choices) : ':memory:'
   const client = new DatabaseSync(file)
   const reader = new DatabaseSync(file)
@@ -43,7 +43,7 @@ export function openSqlite({ text, address }: ServiceUrl, place: StoreLocation, 
         client.close()
       },
     },
-    place,
+    location,
   )
 }
 

@@ -21,7 +21,7 @@ async function statusUnder(host: string, url: string): Promise<number | undefine
 }
 
 describe('ackord dashboard', () => {
-  it('serves a store on the loopback, to whoever has the token that it prints, once', async () => {
+  it('serves a store on the loopback to a browser with the token that it prints, once', async () => {
     await using orders = await openTestStore(postgresUrl)
     await orders.fill('order-events', 3)
     const [, prefix = ''] = orders.args.slice(2)

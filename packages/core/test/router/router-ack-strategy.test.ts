@@ -625,7 +625,7 @@ describe('forward', () => {
     expect(verdicts(input)).toEqual(['nack'])
   })
 
-  it('reports that the broker did not accept the ack of an input, whoever acked its outputs', async () => {
+  it('reports that the broker did not accept the ack of an input, also to the reader of the pipe that acked its outputs', async () => {
     const { router, logger } = openWorld({ ackStrategy: 'forward' })
     router.handle(handling(() => [placed('a')]))
     const source = new FedSource([tracked('m1', { answer: () => Promise.reject(broken) })])

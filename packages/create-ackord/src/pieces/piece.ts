@@ -93,7 +93,7 @@ interface CommonFrameworkPiece extends Piece {
   readonly title: string
   /** Whether there is `POST /orders`, which stores an order and its event in one transaction. */
   readonly hasRoutes: boolean
-  /** Whether the code uses decorators, which TypeScript must be told. Default: false. */
+  /** Whether the code uses decorators, which need a compiler option of TypeScript. Default: false. */
   readonly usesDecorators?: boolean
 }
 

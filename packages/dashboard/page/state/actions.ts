@@ -13,9 +13,9 @@ export interface PendingAction {
   readonly danger?: boolean
   /** Asked when the dialog opens. */
   readonly preview: () => Promise<Preview>
-  /** What it counts. Default: records. */
+  /** The things that the preview counts. Default: records. */
   readonly noun?: string
-  /** What the action does, for the records that the preview counted. */
+  /** Describes the effect of the action, for the records that the preview counted. */
   readonly explain: (records: string) => string
   /** Whether it has a purpose although it concerns no record now. Default: false. */
   readonly withoutRecords?: boolean

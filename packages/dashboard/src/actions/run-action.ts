@@ -97,7 +97,7 @@ async function changeIds(store: OutboxAdmin | AuditedSteps, ids: readonly string
   }
 }
 
-/** What the action was done to, for people: the filter, a destination, or the first ids. */
+/** The target of the action, as text for people: the filter, a destination, or the first ids. */
 export function describeAction(action: Action): string {
   if (!('which' in action)) return action.destination
   return 'filter' in action.which ? JSON.stringify(action.which.filter) : describeIds(action.which.ids)

@@ -20,7 +20,7 @@ export function showPayload(data: Uint8Array, contentType: string | undefined): 
 export function decodePayload(value: unknown): Uint8Array {
   const { kind, content } = readFields(value, 'edit.payload', ['kind', 'content'])
   const chosen = readChoice(kind, 'edit.payload.kind', ['json', 'text', 'binary'])
-  if (typeof content !== 'string') throw invalid('edit.payload.content must be a text.')
+  if (typeof content !== 'string') throw invalid('edit.payload.content must be a string.')
   if (chosen === 'binary') return fromBase64(content)
   if (!content.isWellFormed()) throw invalid('edit.payload.content must be well-formed Unicode.')
   if (chosen === 'json' && !isParsable(content)) throw invalid('edit.payload.content is not valid JSON.')

@@ -15,7 +15,7 @@ export function readFields(value: unknown, name: string, known: readonly string[
 
 export function readText(value: unknown, name: string, maxLength: number): string {
   if (typeof value !== 'string' || value === '' || value.length > maxLength)
-    throw wrong(name, `must be a text of 1 to ${maxLength} characters`, value)
+    throw wrong(name, `must be a string of 1 to ${maxLength} characters`, value)
   return value
 }
 
@@ -34,7 +34,7 @@ export function readChoice<T extends string>(value: unknown, name: string, choic
 /** Without duplicates. */
 export function readTexts(value: unknown, name: string, limits: { readonly count: number; readonly length: number }): readonly string[] {
   if (!Array.isArray(value) || value.length === 0 || value.length > limits.count)
-    throw wrong(name, `must be an array of 1 to ${limits.count} texts`, value)
+    throw wrong(name, `must be an array of 1 to ${limits.count} strings`, value)
   return [...new Set(value.map((each) => readText(each, `${name}[]`, limits.length)))]
 }
 

@@ -36,7 +36,7 @@ import type {
 // A failed request has the status 400, 401, 403, 404, 409, 413, 429 or 500 and an ApiError. A POST needs `content-type: application/json` and the header
 // `x-ackord-csrf` with the token of the session.
 
-/** What somebody may do. `view`: everything except payloads. `edit`: change a record while re-arming it. */
+/** A permission of a user. `view`: everything except payloads. `edit`: change a record while re-arming it. */
 export type Right = 'view' | 'payload' | 'rearm' | 'edit' | 'discard' | 'pause'
 
 export interface Session {
@@ -97,7 +97,7 @@ export interface BacklogPoint {
   readonly unpublished: number | undefined
 }
 
-/** What the inbox of a consumer has counted. */
+/** The counts of the inbox of a consumer. */
 export interface ConsumerOverview {
   readonly consumer: string
   /** Handled and committed. */
@@ -108,7 +108,7 @@ export interface ConsumerOverview {
   readonly perMinute: readonly { readonly at: number; readonly handled: number; readonly duplicates: number }[]
 }
 
-/** What became of the messages of the process that the dashboard runs in, since it started. */
+/** The outcomes of the messages that the process of the dashboard has handled since it started. */
 export interface MessagesOverview {
   /** By name. A consumer is there from its first message on. */
   readonly consumers: readonly ConsumerOverview[]
@@ -178,7 +178,7 @@ export interface RecordDetail extends RecordSummary {
   readonly size: number
   /** Texts, numbers and booleans; bytes as base64. */
   readonly attributes: Readonly<Record<string, string | number | boolean>>
-  /** What to filter by to find records with the same value: the value, or an opaque text that stands for one which `redact` has changed. */
+  /** The values of a filter that finds records with the same value: the value itself, or an opaque text that stands for one which `redact` has changed. */
   readonly references: Pick<RecordQuery, 'type' | 'messageId' | 'orderingKey' | 'cause'>
   readonly contentType: string | undefined
   /** With order per key, until it is published: only the owner of its partition publishes it. `owner`: the relay that has reported last that it owns the partition. */
@@ -281,7 +281,7 @@ export interface ApiError {
   readonly error: {
     /** Such as `forbidden`, `not_found`, `invalid`, `read_only`, `csrf`, `too_many`. */
     readonly code: string
-    /** What happened, and what to do. */
+    /** Says what happened, and what to do. */
     readonly message: string
   }
 }

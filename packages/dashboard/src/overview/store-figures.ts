@@ -5,7 +5,7 @@ import type { BacklogPoint, StoreOverview } from '../api/types.ts'
 import { listDestinations } from './destinations.ts'
 import { mergeRates } from './rates.ts'
 
-/** What is read of a store, each part with one call. `activity`: pauses, relays and rates. */
+/** A part of the figures of a store, which is read with one call. `activity`: pauses, relays and rates. */
 export type Part = 'stats' | 'activity'
 
 const second = 1000

@@ -54,7 +54,7 @@ describe('a POST', () => {
 describe('authorize', () => {
   const request = new Request('http://x/api/session')
 
-  it.each([undefined, null])('lets nobody in by returning %s', async (found) => {
+  it.each([undefined, null])('refuses the request by returning %s', async (found) => {
     await using world = await openWorld({ authorize: (async () => found) as () => Promise<undefined> })
     const response = await world.dashboard.fetch(request)
     expect([response.status, await response.json()]).toMatchObject([401, { error: { code: 'unauthorized' } }])

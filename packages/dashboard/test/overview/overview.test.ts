@@ -291,7 +291,7 @@ describe('the cost of the overview', () => {
     for (const count of events) expect(count()).toBeGreaterThanOrEqual(30)
   })
 
-  it('is nothing while nobody looks', async () => {
+  it('is nothing while no browser has the page open', async () => {
     await using world = await openWorld()
     const shop = counted(world.store)
     await using other = await openWorld({ stores: { shop: shop.store } })

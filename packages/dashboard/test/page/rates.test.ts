@@ -52,7 +52,7 @@ describe('storedPerMinute()', () => {
     expect(storedPerMinute(rates, backlog)).toEqual([15, null, null])
   })
 
-  it('does not know what nobody has seen or counted, and is never negative', () => {
+  it('is unknown without counts at both ends of a minute, and is never negative', () => {
     expect(storedPerMinute(rates, [])).toEqual([null, null, null])
     expect(storedPerMinute(rates, [point(995 * minute, 1), point(999 * minute, 1)])).toEqual([null, null, null])
     expect(storedPerMinute(rates, [point(996 * minute, undefined), point(997 * minute, 3), point(998 * minute, 1)])).toEqual([

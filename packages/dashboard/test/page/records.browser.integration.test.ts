@@ -179,7 +179,7 @@ describe('the list of records', () => {
     await expect.poll(firstRecord).toBe('34')
   })
 
-  it('keeps what somebody types while the overview changes', async () => {
+  it('keeps the text that the user types while the overview changes', async () => {
     const world = await open()
     await world.add('billing', {})
     await world.goTo('#/stores/orders/records')
@@ -215,7 +215,7 @@ describe('the list of records', () => {
     await dialog.getByText('Stopped. Re-armed 0 records.').waitFor()
   })
 
-  it('shows the error of the server in words, and lets somebody try again', async () => {
+  it('shows the error of the server in words, and lets the user try again', async () => {
     const world = await open()
     await world.addParked([refused])
     await world.goTo('#/stores/orders/records?state=parked')

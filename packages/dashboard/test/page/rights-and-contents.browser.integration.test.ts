@@ -32,7 +32,7 @@ describe('rights', () => {
     await world.page.getByText('grace').waitFor()
   })
 
-  it('are missing for somebody who is not signed in', async () => {
+  it('are missing for a user who is not signed in', async () => {
     const world = await open({ authorize: () => undefined })
     await world.goTo('#/')
     await world.page.getByText('You are not signed in, or may not use this dashboard.').first().waitFor()

@@ -16,7 +16,7 @@ export interface HeldMessage {
   yielded: boolean
   /** Set while the delay of a nack is running. */
   delay: Timer | undefined
-  /** Whether it was acked here. The broker is told when it is the turn of the message. */
+  /** Whether it was acked here. The ack is sent to the broker when it is the turn of the message. */
   settled: boolean
   /** Set while the broker waits for the acknowledgement of a message with QoS 2: the client sends it, and handles nothing else before. */
   done: (() => void) | undefined

@@ -14,7 +14,7 @@ export interface RelayReportsOptions {
   readonly meter: OutboxMeter
   /** The destinations that the relay serves; `undefined`: all. */
   readonly destinations: readonly string[] | undefined
-  /** What only the running relay knows. */
+  /** The parts of the report that only the running relay knows. */
   readonly state: () => Pick<RelayReport, 'inFlight' | 'down' | 'partitions' | 'ownedPartitions'>
 }
 

@@ -5,7 +5,7 @@ import type { DestinationStats, OutboxAdmin, OutboxEdit, OutboxFilter, OutboxRec
 
 // The parts of `OutboxAdmin` that all stores share.
 
-/** What a filter looks at. */
+/** The fields of a record that a filter reads. */
 export interface FilteredRecord extends Pick<OutboxRecord, 'state' | 'destination' | 'createdAt' | 'lastError' | 'cause'> {
   readonly attributes: Attributes
   readonly parkedAt?: number | undefined
@@ -48,7 +48,7 @@ export function editMessage(message: RawMessage, { attributes, data }: OutboxEdi
 /** The attributes by which `encrypted()` and `claimCheck()` recognise the messages that they have encoded. */
 const codecMarks = ['ackordencrypted', 'ackordclaimcheck']
 
-/** What a codec has encoded belongs to the id, source and type, and is of no use without the mark of the codec. */
+/** Encoded data belongs to the id, source and type, and is of no use without the mark of the codec. */
 function checkEncoded(message: RawMessage, edited: RawMessage): void {
   const mark = codecMarks.find((name) => message.attributes[name] !== undefined)
   if (mark === undefined) return

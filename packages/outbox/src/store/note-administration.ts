@@ -16,7 +16,7 @@ import type {
   RelayReport,
 } from './outbox-admin.ts'
 
-/** What a store implements itself. `groups`: only where it can count without reading whole records. */
+/** The methods that each store implements itself. `groups`: only where it can count without reading whole records. */
 export type BaseAdministration = Pick<OutboxAdmin, 'list' | 'get' | 'rearm' | 'park' | 'deletePublished' | 'stats'> &
   Pick<Required<OutboxAdmin>, 'history'> &
   Pick<OutboxAdmin, 'groups'> & {

@@ -16,7 +16,7 @@ export interface OutboxRecord {
   readonly availableAt: number
   readonly lastError: string | undefined
   /**
-   * What its last failure has in common with others: the error code, and the text without numbers and ids. `undefined` for a record that has not failed, or failed at a relay
+   * The cause that its last failure shares with other failures: the error code, and the text without numbers and ids. `undefined` for a record that has not failed, or failed at a relay
    * of an older version.
    */
   readonly cause: string | undefined
@@ -175,7 +175,7 @@ export interface RelayReport {
   readonly parked: number
 }
 
-/** What one relay did for one destination, in about a minute. */
+/** The counts of one relay for one destination, in about a minute. */
 export interface OutboxRate {
   /** The end of the interval: milliseconds since the epoch, by the store's clock. */
   readonly at: number
@@ -187,7 +187,7 @@ export interface OutboxRate {
   readonly parked: number
 }
 
-/** What operators and relays have left in the store. */
+/** The pauses, relays and rates that operators and relays have recorded in the store. */
 export interface OutboxActivity {
   readonly pauses: readonly DestinationPause[]
   readonly relays: readonly RelayReport[]
@@ -200,7 +200,7 @@ export interface AuditEntry extends Operator {
   readonly at: number
   /** `replay`: of dead letters, which a broker has. */
   readonly action: 'rearm' | 'park' | 'discard' | 'pause' | 'resume' | 'replay'
-  /** What it was done to, for people: the filter, a destination, or the first ids. */
+  /** The target of the action, as text for people: the filter, a destination, or the first ids. */
   readonly what: string
   /** How many records, also of an action that was stopped or failed midway; `undefined` if it has not ended, or its process did before it could say. */
   readonly count: number | undefined
@@ -263,9 +263,9 @@ export interface OutboxAdmin {
   pauses?(): Promise<readonly DestinationPause[]>
   /** The relays that have reported in the last half minute. */
   relays?(): Promise<readonly RelayReport[]>
-  /** What relays have published in the last `maxAge` milliseconds, at most 24 hours, the latest first. At most 10,000. */
+  /** The rates at which relays have published in the last `maxAge` milliseconds, at most 24 hours, the latest first. At most 10,000. */
   rates?(options: { readonly maxAge: number }): Promise<readonly OutboxRate[]>
-  /** What `pauses()`, `relays()` and `rates()` return, read with one statement: for a page that shows them again and again. */
+  /** The results of `pauses()`, `relays()` and `rates()`, read with one statement: for a page that shows them again and again. */
   activity?(options: { readonly maxAge: number }): Promise<OutboxActivity>
   /**
    * Does something as one entry of the audit: an action in many steps, or something that is not done to the store. The entry is written when the work begins, and again with

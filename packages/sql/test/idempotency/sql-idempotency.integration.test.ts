@@ -128,7 +128,7 @@ onEachClient(<Handle>(name: string, open: OpenClientWorld<Handle>, { privileges:
   if (!isServer) return
 
   describe(`a request on ${name} that is about to commit`, () => {
-    it('keeps nobody waiting: its key is running, although its lease has ended, and is not released', async () => {
+    it('does not make other requests wait: its key is running, although its lease has ended, and is not released', async () => {
       await using world = await open()
       const store = sqlIdempotency(world.database)
       const token = await claimed(store, 1)

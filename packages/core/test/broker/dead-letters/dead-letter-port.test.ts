@@ -88,7 +88,7 @@ it('opens the destination once for all who ask for the same list at the same tim
   expect(log).toEqual(['open', 'close', 'open', 'close'])
 })
 
-it('does not open the destination for somebody who has left', async () => {
+it('does not open the destination for a caller whose signal was aborted', async () => {
   const opened = deferred()
   const { port, log } = openPort({ opening: () => opened.promise })
   const leaving = new AbortController()

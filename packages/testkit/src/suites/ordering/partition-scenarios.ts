@@ -6,7 +6,7 @@ import { keyedRun, keyNames, upTo } from './order-world.ts'
 
 type Member = OutboxStore & OutboxAdmin
 
-/** What operators see of the owners of partitions. For stores whose objects know which partitions they own. */
+/** The owners of partitions, as operators see them. For stores whose objects know which partitions they own. */
 export const partitionScenarios: readonly RelayScenario[] = [
   {
     name: 'each member knows which partitions it owns, and claims only records of these partitions',

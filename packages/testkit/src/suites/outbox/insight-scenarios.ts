@@ -4,7 +4,7 @@ import { claim, claimOne, commit, commitParked, hour, idsOf, type OutboxScenario
 
 const minute = 60_000
 
-/** What operators see of failures, relays and the actions of each other, and how they pause a destination. */
+/** Failures, relays and the audit, as operators see them, and pauses of destinations. */
 export const insightScenarios: readonly OutboxScenario[] = [
   {
     name: 'the cause of the last failure is kept, and selects records',
