@@ -1,5 +1,5 @@
 // @ts-check
-// Rejects imports in the wrong direction between the rooms of a package, or between packages. `rules.mjs` has the rules.
+// Rejects imports in the wrong direction between the rooms of a package, or between packages, and cycles of files. `rules.mjs` has the rules.
 import { fileURLToPath } from 'node:url'
 import { cruisePackages } from './cruise.mjs'
 import { rules } from './rules.mjs'
@@ -13,9 +13,10 @@ import { rules } from './rules.mjs'
 export async function wrongImports(folder) {
   const forbidden = rules()
   const { summary } = await cruisePackages(folder, { ruleSet: { forbidden }, validate: true })
-  return summary.violations.map(({ from, to, rule }) => {
+  return summary.violations.map(({ from, to, rule, cycle = [] }) => {
     const { comment = '' } = forbidden.find(({ name }) => name === rule.name) ?? {}
-    return `${from} imports ${to}, which the rule '${rule.name}' does not allow. ${comment}`.trim()
+    const path = cycle.length === 0 ? '' : ` The cycle is ${[from, ...cycle.map(({ name }) => name)].join(' → ')}.`
+    return `${from} imports ${to}, which the rule '${rule.name}' does not allow.${path} ${comment}`.trim()
   })
 }
 

@@ -92,6 +92,7 @@ export type { AckordErrorOptions, ErrorCode } from './errors.ts'
 // Clock, logger and metrics
 export { consoleLogger, silentLogger } from './ports/observability.ts'
 export { idle, sleep, systemRuntime } from './ports/runtime.ts'
-export type { Logger, MetricLabels, Metrics } from './ports/observability.ts'
+export type { MetricLabels, Metrics } from './ports/metrics.ts'
+export type { Logger } from './ports/observability.ts'
 export type { Part, SharedPorts } from './ports/part-ports.ts'
 export type { Runtime, Timer, TimerOptions } from './ports/runtime.ts'

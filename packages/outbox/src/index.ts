@@ -43,7 +43,7 @@ export type {
   StoredAnswer,
 } from './store/idempotency-store.ts'
 export type { InboxAdmin, InboxEntry, InboxQuery } from './store/inbox-admin.ts'
-export type { EventCompleter, NewEventOptions, NewEvents, OutboxEvent, RecordEncoder } from './store/new-events.ts'
+export type { EventCompleter, NewEventOptions, NewEvents, NewOutboxRecord, OutboxEvent, RecordEncoder } from './store/new-events.ts'
 export { eventCompleter, recordEncoder } from './store/new-events.ts'
 export type { BaseAdministration, CompleteAdministration } from './store/note-administration.ts'
 export { completeAdministration } from './store/note-administration.ts'
@@ -76,7 +76,6 @@ export type {
   Claim,
   ClaimedRecord,
   ClaimOptions,
-  NewOutboxRecord,
   OutboxCapabilities,
   OutboxReader,
   OutboxReference,

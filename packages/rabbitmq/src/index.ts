@@ -6,12 +6,12 @@ export { rabbitmqPublisher } from './publisher/rabbitmq-publisher.ts'
 export type { RabbitmqSourceOptions } from './source/rabbitmq-source.ts'
 export { rabbitmqSource } from './source/rabbitmq-source.ts'
 export { readMessage } from './source/read-message.ts'
+export type { TopologyConnection } from './topology/declare-topology.ts'
+export { declareTopology } from './topology/declare-topology.ts'
 export type {
   RabbitmqBinding,
   RabbitmqExchangeOptions,
   RabbitmqQueueOptions,
   RabbitmqTopology,
   RabbitmqTopologyQueue,
-  TopologyConnection,
-} from './topology/declare-topology.ts'
-export { declareTopology } from './topology/declare-topology.ts'
+} from './topology/topology.ts'

@@ -1,17 +1,9 @@
 export type { InboxKey } from '@ackord/outbox'
-export type {
-  FromOptions,
-  ModeOptions,
-  OrderOptions,
-  OutboxMode,
-  StorageOptions,
-  TableNames,
-  TableOptions,
-  Tables,
-} from './contract/database-options.ts'
+export type { FromOptions, ModeOptions, OrderOptions, OutboxMode, StorageOptions } from './contract/database-options.ts'
 export type { Dialect, Isolation, TransactionSettings } from './contract/dialect.ts'
 export type { Driver, FollowOptions, Notifications, RunStatement, Session, StatementResult } from './contract/driver.ts'
 export type { QueryTracker } from './contract/query-tracker.ts'
+export type { TableNames, TableOptions, Tables } from './contract/tables.ts'
 export { CommitUnknownError, SchemaError, TransactionAbortedError } from './errors.ts'
 export type { GroupCommitOptions } from './group-commit/group-commit.ts'
 export type { CleanIdempotencyOptions } from './idempotency/clean-idempotency.ts'

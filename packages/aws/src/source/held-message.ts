@@ -1,9 +1,9 @@
+import type { RawMessage } from '@ackord/core'
 import type { SqsMessage } from './read-message.ts'
-import type { SqsSession } from './sqs-session.ts'
 
 /** A message that was received here and is not settled. */
 export interface HeldMessage {
-  readonly session: SqsSession
+  readonly session: ReceivingSession
   readonly native: SqsMessage
   /** The group of a FIFO queue. */
   readonly group: string | undefined
@@ -19,6 +19,11 @@ export interface HeldMessage {
   lost: unknown
   /** Settles when SQS has answered the extension that is under way. */
   extending: Promise<void> | undefined
+}
+
+/** The session that received a message, and reads it when its turn has come. */
+interface ReceivingSession {
+  messageOf(held: HeldMessage): RawMessage | undefined
 }
 
 // Of SQS, in seconds.

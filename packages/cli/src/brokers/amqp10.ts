@@ -6,7 +6,7 @@ import type { Connection, ConnectionOptions } from 'rhea'
 import { CommandError, exitCode } from '../output/errors.ts'
 import type { ServiceUrl } from '../settings/urls.ts'
 import { version } from '../version.ts'
-import type { Broker } from './open-broker.ts'
+import type { Broker } from './broker.ts'
 import { loadPackages } from './optional-packages.ts'
 
 const connectTimeout = 5000

@@ -2,7 +2,7 @@ import type { Logger } from '@ackord/core'
 import { fromKafkaJs, kafkaDeadLetters, kafkaPublisher, kafkaSource } from '@ackord/kafka'
 import { Kafka, logLevel, Partitioners } from 'kafkajs'
 import type { ServiceUrl } from '../settings/urls.ts'
-import type { Broker } from './open-broker.ts'
+import type { Broker } from './broker.ts'
 
 const connectTimeout = 5000
 

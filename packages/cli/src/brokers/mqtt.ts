@@ -3,7 +3,7 @@ import type { IClientOptions, MqttClient } from 'mqtt'
 import { usageError } from '../output/errors.ts'
 import type { ServiceUrl } from '../settings/urls.ts'
 import { version } from '../version.ts'
-import type { Broker } from './open-broker.ts'
+import type { Broker } from './broker.ts'
 import { loadPackages } from './optional-packages.ts'
 
 const connectTimeout = 5000

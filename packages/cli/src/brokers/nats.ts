@@ -3,7 +3,7 @@ import { natsDeadLetters, natsPublisher, natsSource } from '@ackord/nats'
 import { JetStreamApiError, type JetStreamManager, jetstreamManager } from '@nats-io/jetstream'
 import { connect } from '@nats-io/transport-node'
 import type { ServiceUrl } from '../settings/urls.ts'
-import type { Broker } from './open-broker.ts'
+import type { Broker } from './broker.ts'
 
 const connectTimeout = 5000
 

@@ -1,7 +1,7 @@
 import { isAckordError } from '@ackord/core'
 import type { DeadLetterQueue, DeadLetters } from '@ackord/core/broker'
 import { CommandError, exitCode, usageError } from '../output/errors.ts'
-import type { Broker, LettersOptions } from './open-broker.ts'
+import type { Broker, LettersOptions } from './broker.ts'
 
 /** The letters of a dead-letter destination, which need not exist yet. */
 export async function lettersOf(broker: Broker, destination: string, options: LettersOptions): Promise<DeadLetters> {

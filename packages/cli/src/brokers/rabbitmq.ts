@@ -2,7 +2,7 @@ import type { Logger } from '@ackord/core'
 import { declareTopology, rabbitmqDeadLetters, rabbitmqPublisher, rabbitmqSource } from '@ackord/rabbitmq'
 import { connect, type RecoveringChannelModel } from 'amqplib'
 import type { ServiceUrl } from '../settings/urls.ts'
-import type { Broker } from './open-broker.ts'
+import type { Broker } from './broker.ts'
 
 const connectTimeout = 5000
 

@@ -3,7 +3,7 @@ import { fromIoredis } from '@ackord/redis'
 import { streamDeadLetters, streamPublisher, streamSource } from '@ackord/redis/streams'
 import type { ServiceUrl } from '../settings/urls.ts'
 import { connectRedis, removeKeys } from '../stores/redis-client.ts'
-import type { Broker } from './open-broker.ts'
+import type { Broker } from './broker.ts'
 
 /** A server or a cluster. A destination is a stream, which is created with its first message. */
 export async function openRedisStreams(url: ServiceUrl, logger: Logger): Promise<Broker> {

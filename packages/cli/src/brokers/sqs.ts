@@ -2,7 +2,7 @@ import type { Logger } from '@ackord/core'
 import type { ServiceUrl } from '../settings/urls.ts'
 import { version } from '../version.ts'
 import { awsSettings, isDenied } from './aws-settings.ts'
-import type { Broker } from './open-broker.ts'
+import type { Broker } from './broker.ts'
 import { loadPackages } from './optional-packages.ts'
 
 /**

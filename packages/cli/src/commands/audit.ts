@@ -4,9 +4,9 @@ import { exitCode } from '../output/errors.ts'
 import type { Column } from '../output/table.ts'
 import { instant, onOneLine, toSeconds } from '../output/text.ts'
 import type { Execute } from '../session.ts'
+import { partOf } from '../settings/operator.ts'
 import { parseInteger, storeCommand } from '../settings/settings.ts'
 import { openStoreOf, type StoreOptions } from '../stores/open-store.ts'
-import { partOf } from './operator.ts'
 
 interface AuditOptions extends StoreOptions {
   readonly limit: number

@@ -4,10 +4,10 @@ import { exitCode, usageError } from '../output/errors.ts'
 import { type DashboardOptions, serveDashboard } from '../serving/dashboard-server.ts'
 import { minTokenLength } from '../serving/token-gate.ts'
 import type { Execute, Session } from '../session.ts'
+import { deliveryLimitOption } from '../settings/delivery-limit.ts'
 import { parseUrls } from '../settings/named-urls.ts'
+import { byOption, operatorOf } from '../settings/operator.ts'
 import { addStoreOptions, newCommand, parseInteger, setting, storeUrls } from '../settings/settings.ts'
-import { deliveryLimitOption } from './delivery-limit.ts'
-import { byOption, operatorOf } from './operator.ts'
 
 const brokerUrls = 'amqp://, amqp10://, nats://, kafka://, redis:// or redis+cluster://'
 

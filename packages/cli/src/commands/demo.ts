@@ -8,10 +8,10 @@ import { unlessAborted } from '../lifecycle.ts'
 import { type ExitCode, exitCode } from '../output/errors.ts'
 import { serveStores } from '../serving/dashboard-server.ts'
 import type { Execute, Session } from '../session.ts'
+import { operatorOf } from '../settings/operator.ts'
 import { newCommand, parseInteger, parseOutbox, storeUrls } from '../settings/settings.ts'
 import { checkOutbox, openRunStore } from '../stores/open-store.ts'
 import type { StoreLocation } from '../stores/store.ts'
-import { operatorOf } from './operator.ts'
 
 interface DemoCommandOptions {
   readonly orders: number

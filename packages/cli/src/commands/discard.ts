@@ -3,9 +3,9 @@ import { exitCode, usageError } from '../output/errors.ts'
 import { checkWhich, chosenPages, isNamed, type WhichOptions } from '../output/records.ts'
 import { counted } from '../output/text.ts'
 import type { Execute } from '../session.ts'
+import { byOption, operatorOf } from '../settings/operator.ts'
 import { addFilter, storeCommand } from '../settings/settings.ts'
 import { openStoreOf, type StoreOptions } from '../stores/open-store.ts'
-import { byOption, operatorOf } from './operator.ts'
 import { nothingDone, showChosen } from './rearm.ts'
 
 interface DiscardOptions extends StoreOptions, WhichOptions {

@@ -5,9 +5,9 @@ import { type FilterOptions, filterOf } from '../output/records.ts'
 import type { Column } from '../output/table.ts'
 import { instant, onOneLine, toSeconds } from '../output/text.ts'
 import type { Execute } from '../session.ts'
+import { partOf } from '../settings/operator.ts'
 import { addFilter, addWatch, parseChoice, storeCommand } from '../settings/settings.ts'
 import { showOrWatch, stopsItself, type WatchedOptions } from '../watch/show-or-watch.ts'
-import { partOf } from './operator.ts'
 
 interface FailuresOptions extends WatchedOptions, FilterOptions {
   readonly groupBy: 'failure' | 'type' | 'destination'

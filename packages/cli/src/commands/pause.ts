@@ -3,9 +3,9 @@ import { exitCode, usageError } from '../output/errors.ts'
 import { printable } from '../output/text.ts'
 import type { Execute } from '../session.ts'
 import { formatDuration, parseDuration } from '../settings/duration.ts'
+import { byOption, operatorOf, partOf } from '../settings/operator.ts'
 import { storeCommand } from '../settings/settings.ts'
 import { openStoreOf, type StoreOptions } from '../stores/open-store.ts'
-import { byOption, operatorOf, partOf } from './operator.ts'
 
 interface PauseOptions extends StoreOptions {
   readonly for?: number | undefined

@@ -7,9 +7,9 @@ import { checkWhich, chosenPages, filterOf, isNamed, recordObject, recordTable, 
 import { counted } from '../output/text.ts'
 import type { Execute } from '../session.ts'
 import { parseDuration } from '../settings/duration.ts'
+import { byOption, operatorOf } from '../settings/operator.ts'
 import { addFilter, parsePairs, storeCommand } from '../settings/settings.ts'
 import { openStoreOf, type StoreOptions } from '../stores/open-store.ts'
-import { byOption, operatorOf } from './operator.ts'
 
 interface RearmOptions extends StoreOptions, WhichOptions {
   readonly setDestination?: string | undefined

@@ -5,9 +5,9 @@ import type { Column } from '../output/table.ts'
 import { instant, printable } from '../output/text.ts'
 import type { Execute } from '../session.ts'
 import { formatDuration } from '../settings/duration.ts'
+import { partOf } from '../settings/operator.ts'
 import { addWatch, storeCommand } from '../settings/settings.ts'
 import { showOrWatch, stopsItself, type WatchedOptions } from '../watch/show-or-watch.ts'
-import { partOf } from './operator.ts'
 
 interface Relays {
   readonly address: string

@@ -1,5 +1,5 @@
 import { publishAll, silentLogger } from '@ackord/core'
-import type { Broker } from '../brokers/open-broker.ts'
+import type { Broker } from '../brokers/broker.ts'
 import { waitFor } from '../lifecycle.ts'
 import { CommandError, exitCode } from '../output/errors.ts'
 import { errorText } from '../output/output.ts'

@@ -1,4 +1,5 @@
-import { guardMetrics, type Metrics } from '../ports/observability.ts'
+import type { Metrics } from '../ports/metrics.ts'
+import { guardMetrics } from '../ports/observability.ts'
 import { type Runtime, systemRuntime } from '../ports/runtime.ts'
 import type { Middleware } from './middleware.ts'
 

@@ -1,4 +1,4 @@
-import type { MetricLabels, Metrics } from './observability.ts'
+import type { MetricLabels, Metrics } from './metrics.ts'
 import { redactDestination } from './redact.ts'
 
 /**

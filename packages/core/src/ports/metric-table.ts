@@ -1,4 +1,4 @@
-import type { MetricLabels } from './observability.ts'
+import type { MetricLabels } from './metrics.ts'
 
 /** The description of a metric, for registries that need kind, unit, buckets and description of each before its first value. */
 export interface MetricDescription {

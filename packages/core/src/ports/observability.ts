@@ -3,6 +3,7 @@ import { describeValue, InvalidOptionError } from '../errors.ts'
 import { escapeText } from '../escape-text.ts'
 import { safeLabels, shareLabels } from './metric-labels.ts'
 import type { DescribedMetrics } from './metric-table.ts'
+import type { Metrics } from './metrics.ts'
 import { redactFields, safeText, stackOf } from './redact.ts'
 
 /** The interface that `console` and pino share: fields first, text second. Payloads never go into the fields. */
@@ -45,19 +46,6 @@ function formatError(error: unknown, depth: number): string {
   const causes = error instanceof AggregateError ? [...error.errors.slice(0, 10), error.cause] : [error.cause]
   const shownCauses = depth >= 5 ? [] : causes.filter((cause) => cause !== undefined)
   return stackOf(error, 'foreign') + shown + shownCauses.map((cause) => `\n    Caused by: ${formatError(cause, depth + 1)}`).join('')
-}
-
-/** Labels are few and of low cardinality: handler, type, outcome; never ids. */
-export type MetricLabels = Readonly<Record<string, string>>
-
-/** The port for counters and durations. Must never throw; called on the hot path, so it should only record. */
-export interface Metrics {
-  /** Adds to a counter. */
-  count(name: string, amount: number, labels: MetricLabels): void
-  /** Records one value of a distribution; durations are milliseconds. */
-  observe(name: string, value: number, labels: MetricLabels): void
-  /** Sets a gauge: in flight, lag. */
-  gauge(name: string, value: number, labels: MetricLabels): void
 }
 
 const loggerMethods = ['debug', 'info', 'warn', 'error'] as const

@@ -1,5 +1,6 @@
 import type { DescribedMetrics } from './metric-table.ts'
-import { consoleLogger, guardLogger, guardMetrics, type Logger, type Metrics, markGuarded } from './observability.ts'
+import type { Metrics } from './metrics.ts'
+import { consoleLogger, guardLogger, guardMetrics, type Logger, markGuarded } from './observability.ts'
 
 /** The ports that a part shares with the parts that it uses. */
 export interface SharedPorts {

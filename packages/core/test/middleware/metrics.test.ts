@@ -2,7 +2,7 @@ import { expect, it } from 'vitest'
 import { rootContext } from '../../src/message/context.ts'
 import { Message } from '../../src/message/message.ts'
 import { metricsMiddleware } from '../../src/middleware/metrics.ts'
-import type { Metrics } from '../../src/ports/observability.ts'
+import type { Metrics } from '../../src/ports/metrics.ts'
 import { sleep } from '../../src/ports/runtime.ts'
 import { VirtualRuntime } from '../support/virtual-runtime.ts'
 

@@ -23,16 +23,8 @@ import { batchType } from '../cloudevents/content-mode.ts'
 import { checkHeaders, checkWritable, encodeText, writeHeaders } from '../cloudevents/headers.ts'
 import { signingKeys } from '../cloudevents/signature.ts'
 import { sendBatch, sendInOrder } from './send-order.ts'
-import {
-  checkStatuses,
-  type Endpoint,
-  type EventRequest,
-  endpointOf,
-  type HttpFetch,
-  type HttpVerdict,
-  type RequestSettings,
-  sendRequest,
-} from './send-request.ts'
+import { type Endpoint, type EventRequest, endpointOf, type HttpFetch, type RequestSettings, sendRequest } from './send-request.ts'
+import { checkStatuses, type HttpVerdict } from './status-verdicts.ts'
 
 export interface HttpPublisherOptions {
   /** The URL that all messages are sent to. Its user and password are sent as basic authorization. Default: each destination is a URL itself. */

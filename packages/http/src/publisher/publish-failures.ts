@@ -1,6 +1,6 @@
 import type { PublishFailure } from '@ackord/core'
 import { abortedFailure, destinationFailure, permanentFailure, recordFailure } from '@ackord/core/broker'
-import type { HttpVerdict } from './send-request.ts'
+import type { HttpVerdict } from './status-verdicts.ts'
 
 export interface RefusedAnswer {
   /** The endpoint, as it may be shown. */

@@ -1,6 +1,7 @@
 import { AckordError, type Attributes, InvalidOptionError, type Runtime, systemRuntime } from '@ackord/core'
 import { checkAttributes } from '@ackord/core/broker'
 import { checkCount, describeMessage, eachWakeUp } from '@ackord/core/internal'
+import type { NewOutboxRecord } from '../store/new-events.ts'
 import {
   type EventCompleter,
   eventCompleter,
@@ -36,7 +37,6 @@ import type {
   Claim,
   ClaimedRecord,
   ClaimOptions,
-  NewOutboxRecord,
   OutboxCapabilities,
   OutboxReader,
   OutboxReference,

@@ -1,8 +1,9 @@
 import { type Attributes, Message, type RawMessage } from '@ackord/core'
 import { editMessage, matchesFilter } from '../store/administration.ts'
 import { addToHistory } from '../store/failure-text.ts'
+import type { NewOutboxRecord } from '../store/new-events.ts'
 import type { OutboxEdit, OutboxFilter, OutboxRecord, OutboxState, RearmOptions } from '../store/outbox-admin.ts'
-import type { ClaimedRecord, NewOutboxRecord, Outcome } from '../store/outbox-store.ts'
+import type { ClaimedRecord, Outcome } from '../store/outbox-store.ts'
 import { attributesToJson } from '../store/record-checks.ts'
 
 export interface MemoryRow {

@@ -1,5 +1,5 @@
 import { AckordError } from '@ackord/core'
-import type { NewOutboxRecord } from '../store/outbox-store.ts'
+import type { NewOutboxRecord } from '../store/new-events.ts'
 import type { MemoryRow } from './memory-rows.ts'
 
 /** The changes that a transaction makes to the rows when it ends. */

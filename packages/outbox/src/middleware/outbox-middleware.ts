@@ -23,8 +23,8 @@ import {
   type TransactionScope,
 } from '@ackord/core/internal'
 import type { CodecOptions } from '@ackord/core/payload'
+import type { NewOutboxRecord } from '../store/new-events.ts'
 import { encodeRecords } from '../store/new-events.ts'
-import type { NewOutboxRecord } from '../store/outbox-store.ts'
 
 /**
  * The options of an outbox middleware on every store. `codecs` and `codecTimeout`: for the data of outputs. They run when the handler has returned, before the outbox is

@@ -23,7 +23,6 @@ import {
   outputTraceKey,
 } from '@ackord/core/internal'
 import type { CodecOptions } from '@ackord/core/payload'
-import type { NewOutboxRecord } from './outbox-store.ts'
 
 /** An event with options of its own. */
 export interface OutboxEvent {
@@ -40,6 +39,16 @@ export interface OutboxEvent {
  * of a handler the id that a handler's output would have, so that handling the message again gives its events the same ids.
  */
 export type NewEvents = Message | OutboxEvent | readonly (Message | OutboxEvent)[]
+
+/** An event to be stored. Its id, type, ordering key (`partitionkey`) and content type are the message's own attributes. */
+export interface NewOutboxRecord {
+  /** The destination that the relay publishes the record to. */
+  readonly destination: string
+  /** Complete: with id, type and source. The data is stored as bytes, never in JSON columns, so that exactly the marshalled bytes are published. */
+  readonly message: RawMessage
+  /** Milliseconds before the record may be published, by the store's clock. Default: none. */
+  readonly delay?: number | undefined
+}
 
 /** The options of an outbox for events that `append()` completes. `codecs` and `codecTimeout`: for the data of events, before they are stored. */
 export interface NewEventOptions extends CodecOptions {

@@ -1,16 +1,6 @@
 import type { Part, RawMessage } from '@ackord/core'
-import type { NewEvents } from './new-events.ts'
+import type { NewEvents, NewOutboxRecord } from './new-events.ts'
 import type { OutboxNotes } from './notes.ts'
-
-/** An event to be stored. Its id, type, ordering key (`partitionkey`) and content type are the message's own attributes. */
-export interface NewOutboxRecord {
-  /** The destination that the relay publishes the record to. */
-  readonly destination: string
-  /** Complete: with id, type and source. The data is stored as bytes, never in JSON columns, so that exactly the marshalled bytes are published. */
-  readonly message: RawMessage
-  /** Milliseconds before the record may be published, by the store's clock. Default: none. */
-  readonly delay?: number | undefined
-}
 
 /** Identifies a stored record by values that its writer knows. */
 export interface OutboxReference {
@@ -104,7 +94,7 @@ export interface ClaimOptions {
 /** Why a record could not be published. The store keeps the last ten errors of a record, with their times. */
 interface Failure {
   readonly error: string
-  /** What it has in common with other failures. At most 200 characters. Default: unknown. */
+  /** The part that it shares with other failures of the same kind. At most 200 characters. Default: unknown. */
   readonly cause?: string | undefined
 }
 
@@ -168,7 +158,7 @@ export interface RecordTaker {
 export interface OutboxStore extends Part {
   readonly capabilities: OutboxCapabilities
 
-  /** What relays and operators tell each other. Without it destinations cannot be paused, and relays are not listed. */
+  /** The facts that relays and operators share, such as pauses. Without it destinations cannot be paused, and relays are not listed. */
   readonly notes?: OutboxNotes | undefined
 
   /** With order `perKey`: the partitions that this object owns, as far as it knows; see `OutboxRecord.partition`. `undefined` without order. */

@@ -1,7 +1,8 @@
 import { AckordError, type Attributes, InvalidOptionError, type RawMessage } from '@ackord/core'
 import { checkDuration, describeMessage } from '@ackord/core/internal'
+import type { NewOutboxRecord } from './new-events.ts'
 import type { RearmOptions } from './outbox-admin.ts'
-import type { NewOutboxRecord, OutboxReference } from './outbox-store.ts'
+import type { OutboxReference } from './outbox-store.ts'
 
 /** The default of every store's `maxSize`, in bytes. */
 export const defaultMaxSize = 5_242_880

@@ -11,7 +11,8 @@ import { createReceiver, createSource, type ReceiverOptions } from '@ackord/core
 import { checkCount, checkDuration, checkFunction, checkName, rejectUnknownOptions } from '@ackord/core/internal'
 import type { RabbitmqConnection, RabbitmqMessage } from '../client.ts'
 import { watchConnection } from '../connection-watch.ts'
-import { queueDeclaration, queueDeclarer, type RabbitmqQueueOptions } from '../topology/declare-topology.ts'
+import { queueDeclaration, queueDeclarer } from '../topology/declare-topology.ts'
+import type { RabbitmqQueueOptions } from '../topology/topology.ts'
 import { DeliveryCounts } from './delivery-counts.ts'
 import { Subscription } from './subscription.ts'
 

@@ -1,4 +1,4 @@
-import type { RabbitmqTopology } from './declare-topology.ts'
+import type { RabbitmqTopology } from './topology.ts'
 
 /**
  * A message waits in the first queue whose limit is not shorter than its delay. RabbitMQ expires messages only at the head of a queue, so a message may wait as

@@ -3,13 +3,8 @@ import { recordingLogger, settlePromises, VirtualRuntime } from '@ackord/testkit
 import { describe, expect, it } from 'vitest'
 import { serverVersion } from '../../src/client.ts'
 import { rabbitmqSource } from '../../src/index.ts'
-import {
-  declareTopology,
-  queueDeclaration,
-  queueDeclarer,
-  type RabbitmqQueueOptions,
-  type TopologyConnection,
-} from '../../src/topology/declare-topology.ts'
+import { declareTopology, queueDeclaration, queueDeclarer, type TopologyConnection } from '../../src/topology/declare-topology.ts'
+import type { RabbitmqQueueOptions } from '../../src/topology/topology.ts'
 import { type FakeChannel, FakeConnection } from '../support/fake-connection.ts'
 
 /** The arguments with which a queue is declared at a server of this version. */

@@ -29,9 +29,10 @@ import {
 } from '@ackord/outbox'
 import { defaultTag } from '../client/keys.ts'
 import { InboxBusyError, PartialCommitError, TransactionAbortedError } from '../errors.ts'
+import type { MarkerClaim } from '../transaction/committer.ts'
 import { OvertakenError } from '../transaction/committer.ts'
 import { internalsOf, type Redis } from '../transaction/redis.ts'
-import { type MarkerClaim, UnitOfWork } from '../transaction/unit-of-work.ts'
+import { UnitOfWork } from '../transaction/unit-of-work.ts'
 import { type Begun, InboxLeases, type Lease } from './inbox-leases.ts'
 import { markerMaker } from './marker.ts'
 

@@ -2,8 +2,7 @@ import { AckordError, exponentialBackoff, idle, isAckordError, type Logger, Mess
 import { type IterationOwner, PushedMessages, type Receiver } from '@ackord/core/broker'
 import { ackingOf, deadLetterForms, isRetryable, logFields } from '@ackord/core/internal'
 import { type StreamContent, type StreamEntry, unreadContent, writeEntry } from './entries/stream-entry.ts'
-import type { HeldEntry } from './shards/held-entries.ts'
-import type { Reading } from './shards/shard.ts'
+import type { HeldEntry, Reading } from './shards/shard.ts'
 
 export interface IterationSettings {
   readonly runtime: Runtime

@@ -11,7 +11,8 @@ import {
 import { abortable, checkCount, checkFunction, checkName, groupBy, inChunks, rejectUnknownOptions } from '@ackord/core/internal'
 import { type RedisArgument, type RedisPort, script } from '../client/port.ts'
 import { says } from '../client/reply.ts'
-import { internalsOf, type Redis, type RedisInternals } from '../transaction/redis.ts'
+import { internalsOf, type Redis } from '../transaction/redis.ts'
+import type { RedisInternals } from '../transaction/redis-internals.ts'
 import { writeEntry } from './entries/stream-entry.ts'
 import { shardName, shardOf } from './entries/stream-names.ts'
 

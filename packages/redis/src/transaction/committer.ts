@@ -1,4 +1,4 @@
-import { isAckordError, StoreRefusesWritesError } from '@ackord/core'
+import { isAckordError, type OutputIds, StoreRefusesWritesError } from '@ackord/core'
 import { shownKey } from '../client/argument.ts'
 import { Coalescer } from '../client/coalescer.ts'
 import type { KeySpace } from '../client/keys.ts'
@@ -9,7 +9,6 @@ import { CommitUnknownError, LeaseLostError, PartialCommitError, TransactionAbor
 import type { CommandQueue } from './command-queue.ts'
 import { addTransaction, commandAt } from './commit-plan.ts'
 import { commitScriptFor } from './commit-script.ts'
-import type { MarkerClaim } from './unit-of-work.ts'
 
 /** When a transaction may commit, and how long its marker stays. */
 export interface CommitRule {
@@ -22,6 +21,25 @@ export interface CommitRule {
   readonly retention: number
   /** Whether the transaction is undone when a command fails. */
   readonly undo: boolean
+}
+
+/** The claim of an inbox on a message, or of an idempotency store on a request: the marker that commits together with the writes. */
+export interface MarkerClaim {
+  readonly marker: string
+  /** If several calls may try to commit under the claim: with a blank and a second word, which is different for each. */
+  readonly token: string
+  /** `lease`: the commit succeeds while the marker holds the token. `once`: it succeeds if there is no marker. */
+  readonly rule: 'lease' | 'once'
+  /** Milliseconds for which the marker stays after the commit. */
+  readonly retention: number
+  /** Makes the ids of the outputs of one attempt. Default: those of the context. */
+  readonly outputIds?: (() => OutputIds) | undefined
+  /** Stops the renewal of the lease, if there is one. Idempotent. */
+  readonly stopRenewal: () => void
+  /** Gives up the lease, if there is one. Never rejects. */
+  readonly release: () => Promise<void>
+  /** The error of a commit that found another value in the marker. Default: a `LeaseLostError`. */
+  readonly lostError?: (() => Error) | undefined
 }
 
 export interface CommitRequest {

@@ -15,8 +15,9 @@ import { withDeadline } from '../client/evaluate.ts'
 import { KeySpace, redisKey } from '../client/keys.ts'
 import { KnownCommands } from '../client/known-commands.ts'
 import type { RedisPort } from '../client/port.ts'
-import { CommandQueue, type QueueContext } from './command-queue.ts'
+import { CommandQueue } from './command-queue.ts'
 import { Committer } from './committer.ts'
+import type { RedisInternals } from './redis-internals.ts'
 import { createWriter } from './redis-writer.ts'
 import type { RedisWrites } from './redis-writes.ts'
 import { type RunTransaction, type TransactionOptions, transactionRunner } from './run-transaction.ts'
@@ -40,27 +41,6 @@ export interface RedisOptions {
   readonly logger?: Logger | undefined
   /** Default: `systemRuntime`. */
   readonly runtime?: Runtime | undefined
-}
-
-/** For the middleware, the stores and the broker of this package. */
-export interface RedisInternals {
-  /** Each of its calls ends within the deadline. */
-  readonly port: RedisPort
-  readonly deadline: number
-  readonly logger: Logger
-  /** Of which the logger is a part. Whatever works on this object passes its own ports on to it. */
-  readonly ports: PartPorts
-  readonly runtime: Runtime
-  readonly coalesce: number
-  readonly queueContext: QueueContext
-  readonly committer: Committer
-  /** Returns a unique string. */
-  readonly tokens: () => string
-  find(context: Context): CommandQueue | undefined
-  enter(context: Context, transaction: CommandQueue): Context
-  /** The unit of work that the inbox around this context has begun. */
-  findUnit(context: Context): UnitOfWork | undefined
-  enterUnit(context: Context, unit: UnitOfWork): Context
 }
 
 export interface CommandsOptions {

@@ -3,8 +3,8 @@ import { checkCount, checkDuration, checkFunction, PartPorts, rejectUnknownOptio
 import { type RedisKey, toKey } from '../client/argument.ts'
 import type { CommandQueue } from './command-queue.ts'
 import { fingerprintScript } from './committer.ts'
-import type { RedisInternals } from './redis.ts'
-import { nestedTransaction } from './transaction.ts'
+import { nestedTransaction } from './nested-transaction.ts'
+import type { RedisInternals } from './redis-internals.ts'
 import { type TransactionTerms, type TransactionWork, UnitOfWork } from './unit-of-work.ts'
 
 /** A nested transaction uses only `watch`; it commits with the outer one, by the options of that one. */

@@ -1,11 +1,6 @@
-import { type Context, enter } from '@ackord/core'
-import { transactionScopeKey } from '@ackord/core/internal'
 import type { RedisKey, RedisValue } from '../client/argument.ts'
 import type { RedisArgument } from '../client/port.ts'
 import type { QueuedCommand } from '../client/queued-command.ts'
-import type { CommandQueue } from './command-queue.ts'
-import type { RedisInternals } from './redis.ts'
-import type { TransactionTerms, TransactionWork } from './unit-of-work.ts'
 
 /**
  * The writes of one message, queued until they commit together. They cannot be read before the commit. All keys must be in one slot; a key in another slot is
@@ -33,34 +28,4 @@ export interface RedisTransaction {
   expect(key: RedisKey, value: RedisValue | null): void
   /** The same for a field of a hash, such as a version. */
   expectField(key: RedisKey, field: RedisValue, value: RedisValue | null): void
-}
-
-/** A transaction inside of another: its writes are added to the outer one when it succeeds, and dropped when it fails. */
-export async function nestedTransaction<R>(
-  internals: RedisInternals,
-  outer: CommandQueue,
-  work: TransactionWork<R>,
-  context: Context,
-  { startWatching }: TransactionTerms,
-): Promise<R> {
-  context.signal.throwIfAborted()
-  const scope = outer.scope.nested(context)
-  const queue = outer.nested(scope)
-  let result: R
-  try {
-    await startWatching?.(queue, work.message)
-    const inside = internals.enter(context, queue).with(transactionScopeKey, scope)
-    result = await enter(inside, () => work.run(inside))
-    await queue.checks
-    context.signal.throwIfAborted()
-    if (scope.rollbackOnly !== undefined) throw scope.rollbackOnly.error
-    outer.absorb(queue)
-  } catch (error) {
-    await scope.end('rolledBack')
-    throw error
-  } finally {
-    queue.end()
-  }
-  await scope.end('committed')
-  return result
 }

@@ -1,4 +1,4 @@
-import { beginAttempt, type Context, enter, type Logger, type Message, type OutputIds } from '@ackord/core'
+import { beginAttempt, type Context, enter, type Logger, type Message } from '@ackord/core'
 import {
   type DescribedMetrics,
   describeMessage,
@@ -9,27 +9,18 @@ import {
   transactionScopeKey,
 } from '@ackord/core/internal'
 import { TransactionAbortedError } from '../errors.ts'
-import { CommandQueue } from './command-queue.ts'
-import { type CommitAnswer, commitError } from './committer.ts'
-import type { RedisInternals } from './redis.ts'
+import { CommandQueue, type QueueContext } from './command-queue.ts'
+import { type CommitAnswer, type Committer, commitError, type MarkerClaim } from './committer.ts'
 
-/** The claim of an inbox on a message, or of an idempotency store on a request: the marker that commits together with the writes. */
-export interface MarkerClaim {
-  readonly marker: string
-  /** If several calls may try to commit under the claim: with a blank and a second word, which is different for each. */
-  readonly token: string
-  /** `lease`: the commit succeeds while the marker holds the token. `once`: it succeeds if there is no marker. */
-  readonly rule: 'lease' | 'once'
-  /** Milliseconds for which the marker stays after the commit. */
-  readonly retention: number
-  /** Makes the ids of the outputs of one attempt. Default: those of the context. */
-  readonly outputIds?: (() => OutputIds) | undefined
-  /** Stops the renewal of the lease, if there is one. Idempotent. */
-  readonly stopRenewal: () => void
-  /** Gives up the lease, if there is one. Never rejects. */
-  readonly release: () => Promise<void>
-  /** The error of a commit that found another value in the marker. Default: a `LeaseLostError`. */
-  readonly lostError?: (() => Error) | undefined
+/** The parts of a Redis object that a unit of work needs. */
+export interface UnitOfWorkParts {
+  readonly queueContext: QueueContext
+  readonly committer: Committer
+  readonly logger: Logger
+  /** Returns a unique string. */
+  readonly tokens: () => string
+  /** The context inside of a transaction. */
+  enter(context: Context, transaction: CommandQueue): Context
 }
 
 /** The work of one transaction. */
@@ -88,12 +79,12 @@ export type UnitState = 'open' | 'running' | 'committed' | 'over' | 'released' |
  * `over`, `released` and `left` are final, with one exception: a transaction that was not awaited may get the answer to its commit after release().
  */
 export class UnitOfWork {
-  readonly #internals: RedisInternals
+  readonly #parts: UnitOfWorkParts
   readonly #claim: MarkerClaim | undefined
   #state: UnitState = 'open'
 
-  constructor(internals: RedisInternals, claim: MarkerClaim | undefined) {
-    this.#internals = internals
+  constructor(parts: UnitOfWorkParts, claim: MarkerClaim | undefined) {
+    this.#parts = parts
     this.#claim = claim
   }
 
@@ -114,7 +105,7 @@ export class UnitOfWork {
     if (claim === undefined) return
     if (isSettled(message) && message.state !== 'acked') return await this.release()
     const { marker, token, rule, retention } = claim
-    const { queueContext, logger, committer } = this.#internals
+    const { queueContext, logger, committer } = this.#parts
     const queue = new CommandQueue(queueContext, new TransactionScope(context, { logger }), () => describeMessage(message), marker)
     const answer = await committer.commit({ rule: { marker: rule, retention, undo: false }, marker, token, queue })
     if (answer.verdict !== 'OK' && answer.verdict !== 'DONE') throw commitError(answer, queue, describeMessage(message), claim)
@@ -133,7 +124,7 @@ export class UnitOfWork {
 
   #attempt<R>(terms: TransactionTerms, work: TransactionWork<R>, context: Context, number: number): Promise<R> {
     const scope = new TransactionScope(context, { logger: terms.logger })
-    const queue = new CommandQueue(this.#internals.queueContext, scope, () => ownerOf(work), this.#claim?.marker)
+    const queue = new CommandQueue(this.#parts.queueContext, scope, () => ownerOf(work), this.#claim?.marker)
     const attempt: Attempt<R> = { terms, work, context, number, scope, queue }
     const worked = (result: R) => this.#worked(attempt, result)
     const failed = (error: unknown) => this.#failed(attempt, error)
@@ -154,7 +145,7 @@ export class UnitOfWork {
   #start<R>({ work, context, scope, queue }: Attempt<R>): Promise<R> {
     context.signal.throwIfAborted()
     if (work.message !== undefined) scope.hold(work.message)
-    let inside = this.#internals.enter(context, queue).with(transactionScopeKey, scope)
+    let inside = this.#parts.enter(context, queue).with(transactionScopeKey, scope)
     if (this.#claim?.outputIds !== undefined) inside = inside.with(outputIdsKey, this.#claim.outputIds())
     const running: unknown = enter(inside, () => work.run(inside))
     // A user's function may return a plain value, or a promise of another library.
@@ -185,7 +176,7 @@ export class UnitOfWork {
     const { terms, queue } = attempt
     const claim = this.#claim
     if (claim === undefined && queue.isEmpty) return this.#committed(attempt, result)
-    const { committer, queueContext, tokens } = this.#internals
+    const { committer, queueContext, tokens } = this.#parts
     const token = claim?.token ?? tokens()
     const marker = claim?.marker ?? queueContext.space.beside(queue.anchor ?? '', `ackord-tx:${token}`)
     const retention = claim?.retention ?? Math.ceil(terms.replayWindow)

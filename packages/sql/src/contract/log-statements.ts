@@ -1,6 +1,6 @@
 import type { Outcome } from '@ackord/outbox'
 import type { Row } from '../records/row.ts'
-import type { MemberStatus, OwnedClaimOptions } from './store-dialect.ts'
+import type { MemberStatus, OwnedClaimOptions } from './ownership-statements.ts'
 
 /** How far a log was read. Seqs are numbers as strings. */
 export interface LogPosition {
@@ -27,8 +27,8 @@ export interface LogCursor {
   readonly open: readonly string[]
   /** … and these seqs beyond it. */
   readonly done: readonly string[]
-  /** Where it was first written down that records were given that are still in flight; `undefined` if there are none. */
-  readonly noted: string | undefined
+  /** The first entry of the claim journal with records that are still in flight; `undefined` if there are none. */
+  readonly firstEntry: string | undefined
 }
 
 /** The last cursor of some partitions. */
@@ -38,7 +38,7 @@ export interface LastCursor {
   readonly generation: string
   readonly cursor: LogCursor
   /** The seqs that may have been in flight, of these and other partitions. */
-  readonly given: readonly string[]
+  readonly claimed: readonly string[]
 }
 
 /**
@@ -74,8 +74,10 @@ export interface LogReadOptions extends Pick<OwnedClaimOptions, 'limit' | 'maxBy
   readonly floor: string
 }
 
-interface LogNote {
-  readonly noted: string
+/** An entry of the claim journal. Entries are numbered in the order of their statements, together with the cursors. */
+interface RecordedClaim {
+  readonly entry: string
+  /** The records of the claim that an operator had moved to the outbox table before. */
   readonly taken: readonly string[]
 }
 
@@ -83,7 +85,7 @@ export interface LogRead {
   /** `undefined`: the member's lease had expired, or it does not own the partitions, and nothing was read. */
   readonly status: MemberStatus | undefined
   /**
-   * Records after the position, by seq, with the columns of a claim. Those that cannot be given have been moved to the outbox table: their destination is in `except`, or their key has
+   * Records after the position, by seq, with the columns of a claim. Those that cannot be claimed have been moved to the outbox table: their destination is in `except`, or their key has
    * records there.
    */
   readonly rows: readonly Row[]
@@ -93,9 +95,9 @@ export interface LogRead {
   readonly complete: boolean
   /** Whether the limit of bytes ended it. */
   readonly cut: boolean
-  /** The seqs that were moved to the outbox table, and where that was written down. */
+  /** The seqs that were moved to the outbox table, and the entry of the claim journal that records them. */
   readonly moved: readonly string[]
-  readonly noted: string | undefined
+  readonly entry: string | undefined
   /** The last seq that was taken, at or after the time of the snapshot. */
   readonly lastSeq: string
 }
@@ -118,14 +120,14 @@ export interface LogStatements {
    */
   takeOver(fence: LogFence, last: LastCursor): Promise<string | undefined>
   /**
-   * Writes down that these records are given to the relay. Resolves to where, and to those that an operator has moved to the outbox table since they were read. `undefined`: the
-   * member's lease had expired.
+   * Records in the claim journal that the member claims these records. Resolves to the entry, and to the records that an operator has moved to the outbox table since they were read.
+   * `undefined`: the member's lease had expired.
    */
-  note(member: string, seqs: readonly string[]): Promise<LogNote | undefined>
+  recordClaim(member: string, seqs: readonly string[]): Promise<RecordedClaim | undefined>
   /** Reads records. */
   read(options: LogReadOptions): Promise<LogRead>
-  /** The records that the member's reads have moved to the outbox table since then, and where that was last written down, after all statements of the member that are under way. */
-  movedSince(member: string, noted: string): Promise<{ readonly noted: string; readonly moved: readonly string[] }>
+  /** The records that the member's reads have moved to the outbox table after this entry, and the last entry that records them, after all statements of the member that are under way. */
+  movedSince(member: string, entry: string): Promise<{ readonly entry: string; readonly moved: readonly string[] }>
   /** The columns `seq`, `data` and `attributes` of records. */
   contents(seqs: readonly string[]): Promise<readonly Row[]>
   /** Writes a cursor, and moves records to the outbox table. Resolves to the generation of the cursor; `undefined`: it was refused. A member that no other member has removed yet may do that after its lease. */

@@ -1,7 +1,7 @@
 import type { Runtime } from '@ackord/core'
-import type { Tables } from './database-options.ts'
 import type { Dialect } from './dialect.ts'
 import type { Driver, RunStatement } from './driver.ts'
+import type { Tables } from './tables.ts'
 
 export interface TableVersion {
   readonly version: number

@@ -1,8 +1,8 @@
 import { checkCount, rejectUnknownOptions } from '@ackord/core/internal'
-import type { TableOptions } from '../contract/database-options.ts'
 import { explaining, explainMissing } from '../contract/dialect.ts'
 import type { Driver } from '../contract/driver.ts'
 import { findVersion, versionWithIdempotency } from '../contract/table-version.ts'
+import type { TableOptions } from '../contract/tables.ts'
 import { type Database, portOf } from '../transaction/database.ts'
 
 export interface CleanIdempotencyOptions extends TableOptions {

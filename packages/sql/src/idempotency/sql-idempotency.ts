@@ -11,10 +11,10 @@ import {
   type StoredAnswer,
   writeInsideTransaction,
 } from '@ackord/outbox'
-import type { TableOptions } from '../contract/database-options.ts'
 import { explaining, explainMissing, type TransactionSettings } from '../contract/dialect.ts'
 import type { Driver, Session, Statement } from '../contract/driver.ts'
 import type { NewIdempotencyAnswer } from '../contract/store-dialect.ts'
+import type { TableOptions } from '../contract/tables.ts'
 import type { Row } from '../records/row.ts'
 import { type Database, portOf } from '../transaction/database.ts'
 import { transactionRules, transactionRunner } from '../transaction/run-transaction.ts'

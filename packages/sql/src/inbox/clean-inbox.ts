@@ -1,6 +1,6 @@
 import { checkCount, checkDuration, rejectUnknownOptions } from '@ackord/core/internal'
-import type { TableOptions } from '../contract/database-options.ts'
 import type { Driver } from '../contract/driver.ts'
+import type { TableOptions } from '../contract/tables.ts'
 import { type Database, portOf } from '../transaction/database.ts'
 
 export interface CleanInboxOptions extends TableOptions {

@@ -9,8 +9,8 @@ import {
   type InboxStore,
   openInbox,
 } from '@ackord/outbox'
-import type { TableOptions } from '../contract/database-options.ts'
 import { explainMissing } from '../contract/dialect.ts'
+import type { TableOptions } from '../contract/tables.ts'
 import { problemOf } from '../records/text-limits.ts'
 import { type Database, portOf } from '../transaction/database.ts'
 import type { DatabasePort, OpenTransaction } from '../transaction/open-transaction.ts'

@@ -1,5 +1,5 @@
 import type { LogCursor, LogMove, LogPosition, LogRange } from '../contract/log-statements.ts'
-import type { InFlightRow } from '../contract/store-dialect.ts'
+import type { InFlightRow } from '../contract/ownership-statements.ts'
 import { bytesOf } from '../records/claim-bytes.ts'
 import { compareSeq } from '../records/claimed-record.ts'
 import type { Row } from '../records/row.ts'
@@ -32,7 +32,7 @@ export class Chunk {
   end: LogPosition
   open = 0
 
-  /** `moved`: what was moved to the outbox table right away. */
+  /** `moved`: the seqs of records that were moved to the outbox table right away. */
   constructor({ start, end, moved, readAt }: ChunkOptions) {
     this.#start = start
     this.end = end
@@ -46,7 +46,7 @@ export class Chunk {
     this.open = seqs.length
   }
 
-  /** Takes over what a later read has done, if it has left nothing open. */
+  /** Adds the seqs that are done of a later read, if it has left nothing open. */
   extend({ end, done }: { readonly end: LogPosition; readonly done: Iterable<string> }): void {
     this.end = end
     this.#later.push(...done)
@@ -57,7 +57,7 @@ export class Chunk {
     return [...this.#done, ...this.#later]
   }
 
-  /** Up to where everything is done, and what is done beyond it, after these records are done too. */
+  /** The position up to which everything is done, and the seqs that are done beyond it, after these records are done too. */
   progress(finished: ReadonlySet<string>): { readonly position: LogPosition; readonly done: readonly string[] } {
     const next = this.#nextAfter((seq) => this.#done.has(seq) || finished.has(seq))
     const last = this.#seqs[next - 1]
@@ -103,7 +103,7 @@ interface LogGroupOptions {
 /** Partitions that are read together. */
 export class LogGroup {
   readonly partitions: Set<number>
-  /** How far it was read, and up to where everything is done. */
+  /** The position up to which it was read, and that up to which everything is done. */
   read: LogPosition
   #done: LogPosition
   /** Records that were done before they were read here. */
@@ -151,11 +151,11 @@ export class LogGroup {
   }
 
   /** The cursor if everything that was read is done. */
-  end(noted: string | undefined): LogCursor {
-    return { position: this.read, open: [], done: this.#doneBefore, noted }
+  end(firstEntry: string | undefined): LogCursor {
+    return { position: this.read, open: [], done: this.#doneBefore, firstEntry }
   }
 
-  /** Adds what was read. */
+  /** Adds the records that one statement has read. */
   add(chunk: Chunk): void {
     this.read = chunk.end
     // A complete read has passed all of them, unless it is the former owner's.
@@ -168,7 +168,7 @@ export class LogGroup {
   }
 
   /** The cursor after these records are done. If much is done beyond the position, it lists what is open instead. */
-  cursor(held: HeldRecords, finished: ReadonlySet<string>, notedBefore: string | undefined): LogCursor {
+  cursor(held: HeldRecords, finished: ReadonlySet<string>, latestEntry: string | undefined): LogCursor {
     const openAfter = new Map(this.#chunks.map((chunk) => [chunk, chunk.open]))
     for (const seq of finished) {
       const record = held.all.get(seq)
@@ -177,15 +177,15 @@ export class LogGroup {
     const first = this.#chunks.findIndex((chunk) => openAfter.get(chunk) !== 0)
     const [chunk, ...later] = first === -1 ? [] : this.#chunks.slice(first)
     const before = this.#doneBefore
-    const noted = held.firstNoted(finished, notedBefore)
-    if (chunk === undefined) return { position: this.#chunks.at(-1)?.end ?? this.#done, open: [], done: before, noted }
+    const firstEntry = held.firstEntry(finished, latestEntry)
+    if (chunk === undefined) return { position: this.#chunks.at(-1)?.end ?? this.#done, open: [], done: before, firstEntry }
     const progress = chunk.progress(finished)
     const done = [...progress.done, ...later.flatMap((one) => one.allDone(finished))]
     if (done.length > manySeqs) {
       const open = [...held.all.values()].filter(({ group, seq }) => group === this && !finished.has(seq)).map(({ seq }) => seq)
-      if (open.length < done.length) return { position: this.read, open, done: before, noted }
+      if (open.length < done.length) return { position: this.read, open, done: before, firstEntry }
     }
-    return { position: progress.position, open: [], done: [...done, ...before], noted }
+    return { position: progress.position, open: [], done: [...done, ...before], firstEntry }
   }
 
   /** A record is done. */
@@ -207,9 +207,9 @@ export interface HeldRecord extends InFlightRow {
   /** Destination and key, if it has one. */
   readonly keyName: string | undefined
   readonly bytes: number
-  /** Whether a relay has it, and where that was written down. */
-  isGiven: boolean
-  noted: string | undefined
+  /** Whether a relay has claimed it, and the entry of the claim journal that records this. */
+  isClaimed: boolean
+  entry: string | undefined
 }
 
 /**
@@ -219,18 +219,18 @@ export interface HeldRecord extends InFlightRow {
 export class HeldRecords {
   readonly #bySeq = new Map<string, HeldRecord>()
   readonly #byKey = new Map<string, HeldRecord[]>()
-  /** Those that no relay has, by seq unless one was taken back. */
+  /** Those that no relay has claimed, by seq unless one was released. */
   #idle = new Set<HeldRecord>()
   #isSorted = true
   #idleBytes = 0
-  /** The number of given records by where that was written down. */
-  readonly #notes = new Map<string, number>()
+  /** The number of claimed records of each entry of the claim journal. */
+  readonly #entries = new Map<string, number>()
 
   get all(): ReadonlyMap<string, HeldRecord> {
     return this.#bySeq
   }
 
-  /** Those that no relay has, by seq. */
+  /** Those that no relay has claimed, by seq. */
   get idle(): ReadonlySet<HeldRecord> {
     if (!this.#isSorted) this.#idle = new Set([...this.#idle].sort((one, other) => compareSeq(one.seq, other.seq)))
     this.#isSorted = true
@@ -249,15 +249,15 @@ export class HeldRecords {
     return this.#bySeq.get(record.seq) === record
   }
 
-  /** Where it was first written down that records were given, after these are done. `otherwise`: at the latest. */
-  firstNoted(finished: ReadonlySet<string>, otherwise: string | undefined): string | undefined {
-    const left = new Map(this.#notes)
+  /** The first entry of the claim journal with records that are still in flight when these are done, but none after `latest`. */
+  firstEntry(finished: ReadonlySet<string>, latest: string | undefined): string | undefined {
+    const left = new Map(this.#entries)
     for (const seq of finished) {
-      const { noted, isGiven } = this.#bySeq.get(seq) ?? {}
-      if (isGiven === true && noted !== undefined) left.set(noted, (left.get(noted) ?? 0) - 1)
+      const { entry, isClaimed } = this.#bySeq.get(seq) ?? {}
+      if (isClaimed === true && entry !== undefined) left.set(entry, (left.get(entry) ?? 0) - 1)
     }
-    let first = otherwise
-    for (const [noted, count] of left) if (count > 0 && (first === undefined || compareSeq(noted, first) < 0)) first = noted
+    let first = latest
+    for (const [entry, count] of left) if (count > 0 && (first === undefined || compareSeq(entry, first) < 0)) first = entry
     return first
   }
 
@@ -270,25 +270,26 @@ export class HeldRecords {
     else others.push(record)
   }
 
-  give(record: HeldRecord, noted: string): void {
+  claim(record: HeldRecord, entry: string): void {
     if (!this.has(record)) return
-    record.isGiven = true
+    record.isClaimed = true
     this.#removeIdle(record)
-    this.note(record, noted)
+    this.setEntry(record, entry)
   }
 
-  /** It was written down elsewhere that the record was given. */
-  note(record: HeldRecord, noted: string | undefined): void {
+  /** Another entry of the claim journal records the claim. */
+  setEntry(record: HeldRecord, entry: string | undefined): void {
     if (!this.has(record)) return
-    if (record.noted !== undefined) this.#count(record.noted, -1)
-    record.noted = noted
-    if (noted !== undefined) this.#count(noted, 1)
+    if (record.entry !== undefined) this.#count(record.entry, -1)
+    record.entry = entry
+    if (entry !== undefined) this.#count(entry, 1)
   }
 
-  takeBack(record: HeldRecord): void {
-    if (!this.has(record) || !record.isGiven) return
-    record.isGiven = false
-    this.note(record, undefined)
+  /** The record can be claimed again. */
+  release(record: HeldRecord): void {
+    if (!this.has(record) || !record.isClaimed) return
+    record.isClaimed = false
+    this.setEntry(record, undefined)
     this.#addIdle(record)
     this.#isSorted = false
   }
@@ -296,7 +297,7 @@ export class HeldRecords {
   /** `false`: it was not held any more. */
   remove(record: HeldRecord): boolean {
     if (!this.has(record)) return false
-    this.note(record, undefined)
+    this.setEntry(record, undefined)
     this.#bySeq.delete(record.seq)
     this.#removeIdle(record)
     this.#removeFromKey(record)
@@ -321,21 +322,21 @@ export class HeldRecords {
     if (this.#idle.delete(record)) this.#idleBytes -= record.bytes
   }
 
-  #count(noted: string, change: number): void {
-    const count = (this.#notes.get(noted) ?? 0) + change
-    if (count > 0) this.#notes.set(noted, count)
-    else this.#notes.delete(noted)
+  #count(entry: string, change: number): void {
+    const count = (this.#entries.get(entry) ?? 0) + change
+    if (count > 0) this.#entries.set(entry, count)
+    else this.#entries.delete(entry)
   }
 }
 
 export interface ChooseOptions {
   readonly limit: number
   readonly isAsked: (record: HeldRecord) => boolean
-  /** Whether records of a key may be given. */
+  /** Whether records of a key may be claimed. */
   readonly isFree: (keyName: string) => boolean
 }
 
-/** Records to give, evenly: of each destination as many, of its keys as many as of its records without a key, of each key as many, and of each the first ones. */
+/** Records to claim, evenly: of each destination as many, of its keys as many as of its records without a key, of each key as many, and of each the first ones. */
 export function chooseInTurns(held: HeldRecords, { limit, isAsked, isFree }: ChooseOptions): readonly HeldRecord[] {
   const byDestination = new Map<string, { readonly plain: HeldRecord[]; readonly runs: (readonly HeldRecord[])[] }>()
   const seen = new Set<string>()
@@ -351,7 +352,7 @@ export function chooseInTurns(held: HeldRecords, { limit, isAsked, isFree }: Cho
     } else if (queues.runs.length < limit && !seen.has(keyName)) {
       seen.add(keyName)
       const run = held.ofKey(keyName)
-      if (isAsked(record) && isFree(keyName) && !run.some(({ isGiven }) => isGiven)) queues.runs.push(run)
+      if (isAsked(record) && isFree(keyName) && !run.some(({ isClaimed }) => isClaimed)) queues.runs.push(run)
     }
   }
   const queues = [...byDestination.values()]

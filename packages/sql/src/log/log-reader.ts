@@ -1,8 +1,8 @@
 import type { Logger, Runtime } from '@ackord/core'
 import type { Outcome } from '@ackord/outbox'
 import type { LogMove, LogPosition, LogRead, LogReadOptions, LogStatements } from '../contract/log-statements.ts'
+import type { InFlightRow, MemberStatus, OwnedOutcome } from '../contract/ownership-statements.ts'
 import { StatementQueue } from '../contract/statement-queue.ts'
-import type { InFlightRow, MemberStatus, OwnedOutcome } from '../contract/store-dialect.ts'
 import { compareSeq } from '../records/claimed-record.ts'
 import type { Row } from '../records/row.ts'
 import { Chunk, chooseInTurns, type HeldRecord, HeldRecords, keyNameOf, LogGroup, sizeOf } from './held-records.ts'
@@ -67,8 +67,8 @@ interface LogReaderOptions {
  * - `adopt`, `claim`, `handOver` and `end` run one after the other: none of them finds the partitions changed by another one. Only `settle` and `release` run beside them.
  * - Cursors are written one after the other, each from what is known when it is sent. If the outcome of a write is unknown, it is found out before the next one.
  * - A reader belongs to one membership. When its lease is lost, a new reader replaces it, and late answers change nothing but the old one.
- * - At every moment another relay can continue from what the database has. So partitions may be forgotten here at any time; a record is only given after that was written down; and what
- *   a statement has moved counts as done until a position covers it.
+ * - At every moment another relay can continue from what the database has. So partitions may be forgotten here at any time; a record is only claimed after the claim journal records it; and
+ *   records that a statement has moved count as done until a position covers them.
  * - A position covers only what its own snapshots show. What later reads have done is listed in addition.
  * - A statement takes effect only while the member is registered and the partitions have the epochs and the last cursor that this reader knows.
  */
@@ -89,8 +89,9 @@ export class LogReader {
   readonly #slow = new Set<string>()
   #behindParked: LogClaimOptions['behindParked'] = 'given'
   #settling: Settling[] = []
-  #lastNoted = '0'
-  /** Whether records are being read, or the outcome of the last read is unknown: it may write down what it moves, after `#lastNoted`. */
+  /** The last known entry of the claim journal. */
+  #lastEntry = '0'
+  /** Whether records are being read, or the outcome of the last read is unknown: it may record moved records in the claim journal, after `#lastEntry`. */
   #isReading = false
   /** Whether a statement may still run of which the outcome is unknown. */
   #mayRun = false
@@ -102,7 +103,7 @@ export class LogReader {
     this.#rotation = rotation
   }
 
-  /** Records that no relay has: others of their keys must not be claimed from the outbox table. */
+  /** Records that no relay has claimed: others of their keys must not be claimed from the outbox table. */
   get waiting(): readonly InFlightRow[] {
     return [...this.#held.idle].filter(({ key }) => key !== undefined)
   }
@@ -138,7 +139,7 @@ export class LogReader {
       if (generation === undefined) continue
       const { position, done } = last.cursor
       const now = this.#runtime.monotonic()
-      this.#groups.push(new LogGroup({ partitions: last.partitions, position, done: [...done, ...last.given], generation, now }))
+      this.#groups.push(new LogGroup({ partitions: last.partitions, position, done: [...done, ...last.claimed], generation, now }))
       for (const [partition, epoch] of fenced) this.#epochs.set(partition, epoch)
     }
   }
@@ -154,7 +155,7 @@ export class LogReader {
       read = { status: again.status ?? read.status, moved: read.moved || again.moved }
     }
     const { records: chosen, cut } = this.#choose(options)
-    const records = await this.#note(chosen, options)
+    const records = await this.#recordClaim(chosen, options)
     if (records === 'lost') return { status: 'lost', rows: [], cut: false, moved: read.moved }
     await this.#keep(options)
     return { status: read.status, rows: records.map(({ row }) => row), cut, moved: read.moved || strays }
@@ -189,7 +190,7 @@ export class LogReader {
   /** A relay returns a record. */
   release({ seq, epoch }: Pick<InFlightRow, 'seq' | 'epoch'>): void {
     const record = this.#held.all.get(seq)
-    if (record?.epoch === epoch) this.#held.takeBack(record)
+    if (record?.epoch === epoch) this.#held.release(record)
   }
 
   /** Before partitions are handed over: nothing of them is in flight. */
@@ -249,7 +250,7 @@ export class LogReader {
     })
     if (answer.status !== undefined) {
       this.#lastSeq = laterSeq(this.#lastSeq, answer.lastSeq)
-      this.#lastNoted = laterSeq(this.#lastNoted, answer.noted ?? '0')
+      this.#lastEntry = laterSeq(this.#lastEntry, answer.entry ?? '0')
       this.#hold(group, answer.rows, new Chunk({ start: position, end: answer.position, moved: answer.moved, readAt }))
     }
     this.#isReading = false
@@ -258,10 +259,10 @@ export class LogReader {
 
   /** A read whose answer was lost may have moved records. They must not be read again. */
   async #recoverMoved(member: string): Promise<void> {
-    const { noted, moved } = await this.#statements.movedSince(member, this.#lastNoted)
+    const { entry, moved } = await this.#statements.movedSince(member, this.#lastEntry)
     // The seqs do not say of which group they are: in that of another one, they do no harm.
     for (const group of this.#groups) group.skip(moved)
-    this.#lastNoted = laterSeq(this.#lastNoted, noted)
+    this.#lastEntry = laterSeq(this.#lastEntry, entry)
     this.#isReading = false
   }
 
@@ -318,8 +319,8 @@ export class LogReader {
   /** Chooses records that are in memory, evenly: of each destination as many, of each key as many, and of a key the first ones. */
   #choose(options: LogClaimOptions): { readonly records: readonly HeldRecord[]; readonly cut: boolean } {
     const { limit, maxBytes = Infinity, spent, mayClaimFrom } = options
-    const mayBeGiven = ({ destination, partition, epoch }: HeldRecord) => isAsked(destination, options) && mayClaimFrom(partition, epoch)
-    const records = chooseInTurns(this.#held, { limit, isAsked: mayBeGiven, isFree: (key) => !this.#movedKeys.has(key) })
+    const mayBeClaimed = ({ destination, partition, epoch }: HeldRecord) => isAsked(destination, options) && mayClaimFrom(partition, epoch)
+    const records = chooseInTurns(this.#held, { limit, isAsked: mayBeClaimed, isFree: (key) => !this.#movedKeys.has(key) })
     if (maxBytes === Infinity) return { records, cut: false }
     let bytes = spent
     const end = records.findIndex((record) => {
@@ -330,29 +331,29 @@ export class LogReader {
     return end === -1 ? { records, cut: bytes >= maxBytes } : { records: records.slice(0, end), cut: true }
   }
 
-  /** Writes down that the relay gets these records: if it disappears, that counts as an attempt. Resolves to those that it may have. */
-  async #note(records: readonly HeldRecord[], { member }: LogClaimOptions): Promise<readonly HeldRecord[] | 'lost'> {
+  /** Records the claim in the claim journal: if the relay disappears, that counts as an attempt. Resolves to the records that it may publish. */
+  async #recordClaim(records: readonly HeldRecord[], { member }: LogClaimOptions): Promise<readonly HeldRecord[] | 'lost'> {
     if (records.length === 0) return []
-    // A cursor that is written meanwhile must not hide the note.
-    for (const record of records) this.#held.give(record, this.#lastNoted)
-    const takeBack = () => {
-      for (const record of records) this.#held.takeBack(record)
+    // A cursor that is written meanwhile must not hide the entry.
+    for (const record of records) this.#held.claim(record, this.#lastEntry)
+    const releaseAll = () => {
+      for (const record of records) this.#held.release(record)
     }
     try {
-      const note = await this.#statements.note(
+      const recorded = await this.#statements.recordClaim(
         member,
         records.map(({ seq }) => seq),
       )
-      if (note === undefined) {
-        takeBack()
+      if (recorded === undefined) {
+        releaseAll()
         return 'lost'
       }
-      const { noted, taken } = note
-      for (const record of records) this.#held.note(record, noted)
-      this.#lastNoted = laterSeq(this.#lastNoted, noted)
+      const { entry, taken } = recorded
+      for (const record of records) this.#held.setEntry(record, entry)
+      this.#lastEntry = laterSeq(this.#lastEntry, entry)
       return taken.length === 0 ? records : await this.#withhold(new Set(taken), records, member)
     } catch (error) {
-      takeBack()
+      releaseAll()
       throw error
     }
   }
@@ -363,7 +364,7 @@ export class LogReader {
     for (const { seq, keyName } of records) if (taken.has(seq) && keyName !== undefined) this.#movedKeys.add(keyName)
     for (const record of records) {
       if (taken.has(record.seq)) continue
-      if (record.keyName !== undefined && this.#movedKeys.has(record.keyName)) this.#held.takeBack(record)
+      if (record.keyName !== undefined && this.#movedKeys.has(record.keyName)) this.#held.release(record)
       else others.push(record)
     }
     await this.#writing.run(() => this.#finish(member, new Map([...taken].map((seq) => [seq, undefined]))))
@@ -371,7 +372,7 @@ export class LogReader {
   }
 
   /**
-   * Moves records to the outbox table that must not be given from here: behind records that are there, or records that have waited for too long for a destination or key that is
+   * Moves records to the outbox table that must not be claimed from here: behind records that are there, or records that have waited for too long for a destination or key that is
    * slower than the others.
    */
   async #moveStrays(options: LogClaimOptions): Promise<boolean> {
@@ -406,9 +407,9 @@ export class LogReader {
       finished.set(row.seq, moveOf(row.seq, outcome))
       if (outcome.result === 'published') this.#slow.delete(record.destination)
       if (outcome.result === 'published' || record.keyName === undefined) continue
-      // Records behind it in its key that are not given follow it.
-      for (const { seq, isGiven } of this.#held.ofKey(record.keyName)) {
-        if (!isGiven && !finished.has(seq)) finished.set(seq, { seq, outcome: undefined, attempts: 0 })
+      // Records behind it in its key that are not claimed follow it.
+      for (const { seq, isClaimed } of this.#held.ofKey(record.keyName)) {
+        if (!isClaimed && !finished.has(seq)) finished.set(seq, { seq, outcome: undefined, attempts: 0 })
       }
     }
     return await this.#finish(member, finished)
@@ -426,7 +427,7 @@ export class LogReader {
       if (records.length === 0) continue
       const ofGroup = new Map(records.map(({ seq }) => [seq, finished.get(seq)]))
       if (!(await this.#write(group, member, ofGroup))) {
-        for (const record of records) this.#held.takeBack(record)
+        for (const record of records) this.#held.release(record)
         continue
       }
       for (const { seq } of records) applied.add(seq)
@@ -438,8 +439,8 @@ export class LogReader {
   /** Writes the cursor after these records are done. */
   async #write(group: LogGroup, member: string, finished: ReadonlyMap<string, LogMove | undefined>): Promise<boolean> {
     const moves = [...finished.values()].filter((move) => move !== undefined)
-    // A read may be writing down what it moves.
-    const cursor = group.cursor(this.#held, new Set(finished.keys()), this.#isReading ? this.#lastNoted : undefined)
+    // A read may be recording moved records.
+    const cursor = group.cursor(this.#held, new Set(finished.keys()), this.#isReading ? this.#lastEntry : undefined)
     const { generation: before, partitions } = group
     const startedAt = this.#runtime.monotonic()
     group.unknown = finished
@@ -489,16 +490,16 @@ export class LogReader {
     return new Map([...partitions].map((partition) => [partition, this.#epochs.get(partition) ?? '-1']))
   }
 
-  /** Moves everything that is held of these partitions, so that the next owner can continue where this one has read. */
+  /** Moves all records of these partitions that are in memory, so that the next owner can continue where this one has read. */
   async #end(group: LogGroup, member: string, partitions: readonly number[], attempts: number): Promise<void> {
     if (partitions.length === 0) return
     await this.#resolve(group, member)
     const chosen = new Set(partitions)
     const records = [...this.#held.all.values()].filter(({ partition }) => chosen.has(partition))
-    const moves = records.map(({ seq, isGiven }) => ({ seq, outcome: undefined, attempts: isGiven ? attempts : 0 }))
+    const moves = records.map(({ seq, isClaimed }) => ({ seq, outcome: undefined, attempts: isClaimed ? attempts : 0 }))
     const fence = { member, epochs: this.#epochsOf(partitions), generation: group.generation }
     // If it is refused or fails, the next owner continues from the last cursor.
-    await this.#watch(this.#statements.write(fence, group.end(this.#isReading ? this.#lastNoted : undefined), moves))
+    await this.#watch(this.#statements.write(fence, group.end(this.#isReading ? this.#lastEntry : undefined), moves))
   }
 
   /** Groups that have been read equally far, and have nothing open, become one. */
@@ -560,7 +561,7 @@ function heldRecordOf(row: Row, group: LogGroup, chunk: Chunk, epochs: ReadonlyM
     partition,
     epoch: epochs.get(partition) ?? '',
     attempts: 0,
-    isGiven: false,
-    noted: undefined,
+    isClaimed: false,
+    entry: undefined,
   }
 }

@@ -1,5 +1,5 @@
-import type { Tables } from '../contract/database-options.ts'
 import type { SchemaStatements } from '../contract/store-dialect.ts'
+import type { Tables } from '../contract/tables.ts'
 import { SchemaError } from '../errors.ts'
 import { deepErrorNumberOf } from './errors.ts'
 import { migrations } from './migrations.ts'

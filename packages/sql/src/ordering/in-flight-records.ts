@@ -1,5 +1,5 @@
 import type { Claim } from '@ackord/outbox'
-import type { InFlightRow, OwnedClaimOptions } from '../contract/store-dialect.ts'
+import type { InFlightRow, OwnedClaimOptions } from '../contract/ownership-statements.ts'
 
 /** A record that was passed to the relay and has no outcome yet. */
 export interface InFlightRecord extends InFlightRow {

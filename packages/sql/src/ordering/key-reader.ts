@@ -7,7 +7,7 @@ import type {
   KeysWalked,
   OwnedClaimOptions,
   PendingKey,
-} from '../contract/store-dialect.ts'
+} from '../contract/ownership-statements.ts'
 import { partitionCount } from '../records/outbox-row.ts'
 import { PendingKeys } from './pending-keys.ts'
 import { quickSweep, ReadFloor, slowSweep, sweepInterval } from './read-positions.ts'

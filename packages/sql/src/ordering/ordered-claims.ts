@@ -2,8 +2,8 @@ import type { Logger, Runtime } from '@ackord/core'
 import { checkCount, checkDuration } from '@ackord/core/internal'
 import type { Claim, ClaimedRecord, ClaimOptions, OutboxStore, Outcome } from '@ackord/outbox'
 import type { LogStatements } from '../contract/log-statements.ts'
+import type { InFlightRow, KeyStatements, OwnedClaimOptions, OwnedOutcome, OwnershipStatements } from '../contract/ownership-statements.ts'
 import { StatementQueue } from '../contract/statement-queue.ts'
-import type { InFlightRow, KeyStatements, OwnedClaimOptions, OwnedOutcome, OwnershipStatements } from '../contract/store-dialect.ts'
 import { LogReader, logState } from '../log/log-reader.ts'
 import { LogRotation } from '../log/log-rotation.ts'
 import { bytesOf, withContents } from '../records/claim-bytes.ts'
@@ -73,7 +73,7 @@ interface ReadLoad {
   readonly spent: number
 }
 
-/** What a claim has found so far. */
+/** The records that a claim has found so far. */
 interface ClaimState {
   readonly records: ClaimedRecord[]
   /** Bytes. */
@@ -178,7 +178,7 @@ export function orderedClaims(statements: OwnershipStatements, options: OrderedC
     if (claimed.records.length >= limit || claimed.full) return
     const result = await readLog(ofLog, { ...asked, limit: limit - claimed.records.length }, claimed.spent)
     add(result, claimed)
-    // What was moved is there now.
+    // Moved records are in the table now.
     sinceTable = result.moved ? maxSinceTable : sinceTable + 1
     if (member.isDue(lease, inFlightRecords.partitions)) await keepOrJoin(lease)
   }
@@ -223,7 +223,7 @@ export function orderedClaims(statements: OwnershipStatements, options: OrderedC
   async function readOnce(asked: ClaimOptions, finished: Set<string>, load: ReadLoad): Promise<ReadResult> {
     const { limit, maxBytes, maxAttempts = Infinity, lease, destinations, except = [], behindParked = 'given' } = asked
     if (log !== undefined && load.first) {
-      // What is moved from the log to the outbox table has a seq that may have been passed. The table has few records.
+      // Records that are moved from the log to the outbox table have seqs that may have been passed. The table has few records.
       positions.restart()
       keyReader?.clear()
     } else if (member.generation !== seenGeneration) {

@@ -1,4 +1,11 @@
-import type { InFlightRow, KeyLocation, OwnedClaim, OwnedClaimOptions, ReadPosition, ReadProgress } from '../contract/store-dialect.ts'
+import type {
+  InFlightRow,
+  KeyLocation,
+  OwnedClaim,
+  OwnedClaimOptions,
+  ReadPosition,
+  ReadProgress,
+} from '../contract/ownership-statements.ts'
 import { inlineBytes, withinBytes } from '../records/claim-bytes.ts'
 import { compareSeq } from '../records/claimed-record.ts'
 import type { Row } from '../records/row.ts'

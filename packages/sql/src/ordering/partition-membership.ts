@@ -1,6 +1,6 @@
 import type { Runtime } from '@ackord/core'
+import type { InFlightRow, KeepOptions, MemberStatus, Ownership, OwnershipStatements } from '../contract/ownership-statements.ts'
 import { StatementQueue } from '../contract/statement-queue.ts'
-import type { InFlightRow, KeepOptions, MemberStatus, Ownership, OwnershipStatements } from '../contract/store-dialect.ts'
 import { partitionCount } from '../records/outbox-row.ts'
 import type { Row } from '../records/row.ts'
 import type { JournalRow } from './owned-claim.ts'

@@ -1,4 +1,4 @@
-import type { PendingKey } from '../contract/store-dialect.ts'
+import type { PendingKey } from '../contract/ownership-statements.ts'
 import { compareSeq } from '../records/claimed-record.ts'
 
 /** The number of keys without pending records that are remembered. */

@@ -1,4 +1,4 @@
-import type { KeyLocation, ReadPosition, ReadProgress } from '../contract/store-dialect.ts'
+import type { KeyLocation, ReadPosition, ReadProgress } from '../contract/ownership-statements.ts'
 import { compareSeq } from '../records/claimed-record.ts'
 import type { Row } from '../records/row.ts'
 

@@ -17,11 +17,12 @@ import {
   type RecordTaker,
   recordEncoder,
 } from '@ackord/outbox'
-import { appendTarget, type StorageOptions, type TableOptions } from '../contract/database-options.ts'
+import { appendTarget, type StorageOptions } from '../contract/database-options.ts'
 import { explaining, explainMissing } from '../contract/dialect.ts'
 import type { Notifications } from '../contract/driver.ts'
 import type { OwnershipPort } from '../contract/store-dialect.ts'
 import { failuresCheck, findVersion } from '../contract/table-version.ts'
+import type { TableOptions } from '../contract/tables.ts'
 import { orderedClaims } from '../ordering/ordered-claims.ts'
 import { type Database, portOf } from '../transaction/database.ts'
 import { type DatabasePort, foreignTransaction, type OpenTransaction } from '../transaction/open-transaction.ts'

@@ -1,4 +1,4 @@
-import type { Tables } from '../contract/database-options.ts'
+import type { Tables } from '../contract/tables.ts'
 import { partitionCount } from '../records/outbox-row.ts'
 import { keyLockSql } from './append.ts'
 import { dollarQuote, quoteLiteral } from './sql-text.ts'

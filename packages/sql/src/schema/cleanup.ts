@@ -1,7 +1,7 @@
 import { AckordError, idle, type Logger, type Metrics, outside, type Runtime, systemRuntime } from '@ackord/core'
 import { checkCount, checkDuration, PartPorts, rejectUnknownOptions } from '@ackord/core/internal'
-import type { TableOptions } from '../contract/database-options.ts'
 import type { Driver } from '../contract/driver.ts'
+import type { TableOptions } from '../contract/tables.ts'
 import { cleanIdempotency } from '../idempotency/clean-idempotency.ts'
 import { cleanInbox } from '../inbox/clean-inbox.ts'
 import { sqlOutbox } from '../outbox/sql-outbox.ts'

@@ -1,10 +1,10 @@
 import { InvalidOptionError, idle, rootContext, systemRuntime } from '@ackord/core'
 import { rejectUnknownOptions } from '@ackord/core/internal'
-import type { TableOptions, Tables } from '../contract/database-options.ts'
 import type { Dialect } from '../contract/dialect.ts'
 import type { RunStatement, Session } from '../contract/driver.ts'
 import type { InboxPartitionStatements, SchemaStatements } from '../contract/store-dialect.ts'
 import { readVersion, type TableVersion } from '../contract/table-version.ts'
+import type { TableOptions, Tables } from '../contract/tables.ts'
 import { SchemaError } from '../errors.ts'
 import { type Database, portOf } from '../transaction/database.ts'
 

@@ -9,9 +9,10 @@ import {
   TransactionRequiredError,
 } from '@ackord/core'
 import { PartPorts } from '@ackord/core/internal'
-import { type FromOptions, type ModeOptions, storageOf, tablesOf } from '../contract/database-options.ts'
+import { type FromOptions, type ModeOptions, storageOf } from '../contract/database-options.ts'
 import type { AppendTarget, Dialect } from '../contract/dialect.ts'
 import type { Driver } from '../contract/driver.ts'
+import { tablesOf } from '../contract/tables.ts'
 import { type DatabasePort, foreignTransaction, type OpenTransaction, RecordTakers, WakeUps } from './open-transaction.ts'
 import { type RunTransaction, type TransactionOptions, transactionRules, transactionRunner } from './run-transaction.ts'
 

@@ -2,11 +2,12 @@ import type { Context } from '@ackord/core'
 import type { PartPorts, TransactionScope } from '@ackord/core/internal'
 import { eachWakeUp } from '@ackord/core/internal'
 import type { RecordTaker } from '@ackord/outbox'
-import type { Storage, StorageOptions, TableOptions, Tables } from '../contract/database-options.ts'
+import type { Storage, StorageOptions } from '../contract/database-options.ts'
 import type { AppendTarget, Dialect } from '../contract/dialect.ts'
 import { confirmNone, type Driver, type RunStatement, runWithoutDeferring, type Session, type Statement } from '../contract/driver.ts'
 import type { QueryTracker } from '../contract/query-tracker.ts'
 import type { StatementQueue } from '../contract/statement-queue.ts'
+import type { TableOptions, Tables } from '../contract/tables.ts'
 import type { OutboxRow } from '../records/outbox-row.ts'
 
 /** A running transaction, as stored in a context. */

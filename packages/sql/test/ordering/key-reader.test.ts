@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { KeyRange, KeyStatements, KeysRead, KeysWalked } from '../../src/contract/store-dialect.ts'
+import type { KeyRange, KeyStatements, KeysRead, KeysWalked } from '../../src/contract/ownership-statements.ts'
 import { KeyReader } from '../../src/ordering/key-reader.ts'
 
 const nothing: KeysRead = { ready: [], last: undefined, plain: false, due: [], dueAfter: 0, more: false }

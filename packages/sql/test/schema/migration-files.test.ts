@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { tablesOf } from '../../src/contract/database-options.ts'
 import type { Dialect } from '../../src/contract/dialect.ts'
+import { tablesOf } from '../../src/contract/tables.ts'
 import { mysqlDialect } from '../../src/mysql/dialect.ts'
 import { postgresDialect } from '../../src/postgres/dialect.ts'
 import { sqliteDialect } from '../../src/sqlite/dialect.ts'

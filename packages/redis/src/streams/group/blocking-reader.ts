@@ -3,7 +3,7 @@ import { abortable } from '@ackord/core/internal'
 import { withDeadline } from '../../client/evaluate.ts'
 import type { DedicatedPort } from '../../client/port.ts'
 import { says } from '../../client/reply.ts'
-import type { RedisInternals } from '../../transaction/redis.ts'
+import type { RedisInternals } from '../../transaction/redis-internals.ts'
 import type { DeliveredEntry, StreamGroup } from './stream-group.ts'
 
 export interface FreshSettings {

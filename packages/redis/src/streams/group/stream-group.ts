@@ -1,6 +1,6 @@
 import type { DedicatedPort, RedisArgument, RedisPort, Reply, script } from '../../client/port.ts'
 import { asList, says } from '../../client/reply.ts'
-import type { RedisInternals } from '../../transaction/redis.ts'
+import type { RedisInternals } from '../../transaction/redis-internals.ts'
 import { companionKey } from '../entries/stream-names.ts'
 import * as scripts from './group-scripts.ts'
 

@@ -5,7 +5,8 @@ import { says } from '../../client/reply.ts'
 import { nextId } from '../entries/stream-entry.ts'
 import { FreshEntries } from '../group/blocking-reader.ts'
 import type { DeliveredEntry, PendingEntry, StreamGroup } from '../group/stream-group.ts'
-import { HeldEntries, type HeldEntry } from './held-entries.ts'
+import { HeldEntries } from './held-entries.ts'
+import type { HeldEntry } from './shard.ts'
 import { deadAfter, type Reading, reportDeleted, type Shard, ShardHealth, type ShardSettings } from './shard.ts'
 
 const pageSize = 500

@@ -1,9 +1,8 @@
 import { AckordError, idle, outside, type Runtime } from '@ackord/core'
 import { sourceDisposedError } from '@ackord/core/broker'
 import { says } from '../../client/reply.ts'
-import type { StreamEntry } from '../entries/stream-entry.ts'
 import type { StreamGroup, Verdict } from '../group/stream-group.ts'
-import type { Shard } from './shard.ts'
+import type { HeldEntry, Loss } from './shard.ts'
 
 /** The deliveries of a shard that are not settled yet. */
 export class HeldEntries {
@@ -120,19 +119,6 @@ export class HeldEntries {
     this.#onFree(entry)
   }
 }
-
-/** One delivery of an entry, until it is settled or lost. */
-export interface HeldEntry extends StreamEntry {
-  readonly shard: Shard
-  /** Including this one. */
-  readonly deliveries: number
-  /** Whether it was yielded, so that the receiver settles it. */
-  yielded: boolean
-  /** Why it cannot be settled here any more. */
-  loss: Loss | undefined
-}
-
-export type Loss = 'taken' | 'disposed'
 
 export function lossError({ id, stream, loss }: HeldEntry): AckordError {
   if (loss === 'disposed') return sourceDisposedError(`entry ${id} of stream '${stream}'`)

@@ -2,9 +2,9 @@ import { AckordError, type Backoff, type Logger, type Runtime } from '@ackord/co
 import { SourceHealth } from '@ackord/core/broker'
 import type { RedisArgument } from '../../client/port.ts'
 import { says } from '../../client/reply.ts'
-import type { RedisInternals } from '../../transaction/redis.ts'
+import type { RedisInternals } from '../../transaction/redis-internals.ts'
+import type { StreamEntry } from '../entries/stream-entry.ts'
 import type { StreamGroup } from '../group/stream-group.ts'
-import type { HeldEntry } from './held-entries.ts'
 
 /** A stream, as an iteration reads it. */
 export interface Shard {
@@ -16,6 +16,19 @@ export interface Shard {
   /** Adds a dead letter to its stream and acks the entry, in one step. If the server refuses it, the delivery is kept. */
   reject(entry: HeldEntry, letter: readonly RedisArgument[]): Promise<void>
 }
+
+/** One delivery of an entry, until it is settled or lost. */
+export interface HeldEntry extends StreamEntry {
+  readonly shard: Shard
+  /** Including this one. */
+  readonly deliveries: number
+  /** Whether it was yielded, so that the receiver settles it. */
+  yielded: boolean
+  /** Why it cannot be settled here any more. */
+  loss: Loss | undefined
+}
+
+export type Loss = 'taken' | 'disposed'
 
 /** All streams of an iteration. */
 export interface Reading {

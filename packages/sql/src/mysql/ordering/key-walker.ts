@@ -1,5 +1,5 @@
 import type { RunStatement } from '../../contract/driver.ts'
-import type { KeyLocation, OwnedClaimOptions, ReadPosition } from '../../contract/store-dialect.ts'
+import type { KeyLocation, OwnedClaimOptions, ReadPosition } from '../../contract/ownership-statements.ts'
 import type { FoundRow, KeyHead, KeyWalk, RunAsk } from '../../ordering/owned-claim.ts'
 import { bySeq, compareSeq } from '../../records/claimed-record.ts'
 import type { Row } from '../../records/row.ts'

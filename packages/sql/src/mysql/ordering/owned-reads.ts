@@ -1,6 +1,6 @@
 import { groupBy } from '@ackord/core/internal'
 import type { RunStatement } from '../../contract/driver.ts'
-import type { OwnedClaimOptions } from '../../contract/store-dialect.ts'
+import type { OwnedClaimOptions } from '../../contract/ownership-statements.ts'
 import { type FoundRow, type KeyWalk, type OwnedReads, type PlainRows, readFound } from '../../ordering/owned-claim.ts'
 import { bySeq } from '../../records/claimed-record.ts'
 import type { Row } from '../../records/row.ts'

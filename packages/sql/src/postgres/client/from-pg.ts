@@ -4,8 +4,9 @@ import { acquire, type Driver, workInSession } from '../../contract/driver.ts'
 import { Database } from '../../transaction/database.ts'
 import { type PostgresOptions, postgresDialect } from '../dialect.ts'
 import { isReadOnly } from '../errors.ts'
+import type { PgQueryable } from './pg-handle.ts'
 import { preparedBy } from './pg-pipeline.ts'
-import { openSession, type PgClient, type PgQueryable, type PgSessionOptions, runOn } from './pg-session.ts'
+import { openSession, type PgClient, type PgSessionOptions, runOn } from './pg-session.ts'
 
 /** The part of a `pg.Pool` that is used. */
 export interface PgPool extends PgQueryable {

@@ -7,7 +7,14 @@ import { Database } from '../../transaction/database.ts'
 import { type PostgresOptions, postgresDialect } from '../dialect.ts'
 import { endsConnection, refusedCommit, sqlStateOf } from '../errors.ts'
 import { withArrayLiterals } from '../sql-text.ts'
-import { follow, type PostgresQuery, type QueryRules, trackedHandle } from './postgres-js-handle.ts'
+import {
+  follow,
+  type PostgresQuery,
+  type PostgresQueryable,
+  type PostgresTransaction,
+  type QueryRules,
+  trackedHandle,
+} from './postgres-js-handle.ts'
 
 /** The part of the `sql` of postgres.js that is used. */
 export interface PostgresClient extends PostgresQueryable {
@@ -73,15 +80,6 @@ function postgresDriver(sql: PostgresClient, rules: PostgresRules): Driver<Postg
 function columnNameOf({ options }: PostgresClient): ((name: string) => string) | undefined {
   const transform = options?.transform as { readonly column?: { readonly from?: (name: string) => string } } | undefined
   return transform?.column?.from
-}
-
-/** The part of the `sql` of postgres.js, and of its transactions, that is used. */
-export interface PostgresQueryable {
-  unsafe(sql: string, parameters?: never[], options?: { prepare?: boolean | undefined }): PromiseLike<unknown>
-}
-
-export interface PostgresTransaction extends PostgresQueryable {
-  savepoint(name: string, work: (transaction: PostgresTransaction) => unknown): Promise<unknown>
 }
 
 interface PostgresRules {

@@ -2,7 +2,17 @@ import type { StatementResult } from '../../contract/driver.ts'
 import type { QueryTracker } from '../../contract/query-tracker.ts'
 import type { StatementQueue } from '../../contract/statement-queue.ts'
 import { refuseControl } from '../transaction-control.ts'
-import type { PgQueryable, PgResult } from './pg-session.ts'
+
+export interface PgResult {
+  readonly rows: unknown[]
+  readonly rowCount: number | null
+  readonly command: string
+}
+
+export interface PgQueryable {
+  query(text: string, values?: unknown[]): Promise<PgResult>
+  query(statement: { readonly name: string; readonly text: string; readonly values: unknown[] }): Promise<PgResult>
+}
 
 /** The state that the handles of a transaction share. */
 export interface TrackedSession {

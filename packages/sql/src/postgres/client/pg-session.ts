@@ -4,20 +4,9 @@ import type { QueryTracker } from '../../contract/query-tracker.ts'
 import { StatementQueue } from '../../contract/statement-queue.ts'
 import { CommitUnknownError, TransactionAbortedError, TransactionEndedError } from '../../errors.ts'
 import { endsConnection, refusedCommit, sqlStateOf } from '../errors.ts'
-import { countOf, isNative, nativeParameters, trackedHandle } from './pg-handle.ts'
+import { countOf, isNative, nativeParameters, type PgQueryable, trackedHandle } from './pg-handle.ts'
 import { canPipeline, nameOf, type PipelineClient, type PipelineOutcome, rowsInTag, sendPipelined } from './pg-pipeline.ts'
 import { PgTransactionWatch } from './pg-transaction-watch.ts'
-
-export interface PgResult {
-  readonly rows: unknown[]
-  readonly rowCount: number | null
-  readonly command: string
-}
-
-export interface PgQueryable {
-  query(text: string, values?: unknown[]): Promise<PgResult>
-  query(statement: { readonly name: string; readonly text: string; readonly values: unknown[] }): Promise<PgResult>
-}
 
 export interface PgClient extends PgQueryable {
   release(error?: Error | boolean): void

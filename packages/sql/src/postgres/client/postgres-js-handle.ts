@@ -1,6 +1,14 @@
 import type { QueryTracker } from '../../contract/query-tracker.ts'
 import { refuseControl } from '../transaction-control.ts'
-import type { PostgresQueryable, PostgresTransaction } from './from-postgres.ts'
+
+/** The part of the `sql` of postgres.js, and of its transactions, that is used. */
+export interface PostgresQueryable {
+  unsafe(sql: string, parameters?: never[], options?: { prepare?: boolean | undefined }): PromiseLike<unknown>
+}
+
+export interface PostgresTransaction extends PostgresQueryable {
+  savepoint(name: string, work: (transaction: PostgresTransaction) => unknown): Promise<unknown>
+}
 
 /**
  * The part of a query of postgres.js that is used. It is a promise that starts when it is awaited, and may be a fragment of another query, so it

@@ -121,7 +121,7 @@ function logSql({ tables, retain }: Pick<OwnershipPort, 'tables' | 'retain'>, af
       OR EXISTS (SELECT FROM moved WHERE moved.seq = l.seq AND moved.member = last.member AND moved.generation >= last.noted)
       OR coalesce(l.seq <= last.seq AND pg_visible_in_snapshot(l.xid, last.until), false)`
   const isPending = `(last.snapshot IS NULL OR l.seq = ANY(last.open) OR NOT (${isDone}))`
-  // What was moved to the outbox table is done, but it need not be published.
+  // A record that was moved to the outbox table is done for the log, but need not be published.
   const isOnlyHere = `NOT EXISTS (SELECT FROM ${outbox} AS o WHERE o.state = ANY('{ready,waiting,parked,published}'::text[]) AND o.destination = l.destination AND o.seq = l.seq)`
   const lowest = `(SELECT least(min(coalesce(last.floor, 0)), (SELECT min(opened.number) - 1 FROM last AS others CROSS JOIN unnest(others.open) AS opened(number)),
       (SELECT min(running.seq) - 1 FROM ${log} AS running WHERE running.xid = ANY(ARRAY(SELECT pg_snapshot_xip(snapshot) FROM last AS others)))) FROM last)`

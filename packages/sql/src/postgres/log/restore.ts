@@ -1,5 +1,5 @@
-import type { Tables } from '../../contract/database-options.ts'
 import type { RunStatement } from '../../contract/driver.ts'
+import type { Tables } from '../../contract/tables.ts'
 import { partitionCount } from '../../records/outbox-row.ts'
 import { lastSeqSql, recordColumns, writtenLeafSql } from './log-sql.ts'
 

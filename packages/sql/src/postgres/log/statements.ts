@@ -1,8 +1,8 @@
 import { rootContext } from '@ackord/core'
-import type { Tables } from '../../contract/database-options.ts'
 import type { RunStatement } from '../../contract/driver.ts'
 import type { LastCursor, LogCursor, LogFence, LogMove, LogPosition, LogReadOptions, LogStatements } from '../../contract/log-statements.ts'
 import type { OwnershipPort } from '../../contract/store-dialect.ts'
+import type { Tables } from '../../contract/tables.ts'
 import { lineOf } from '../../records/claimed-record.ts'
 import { partitionCount } from '../../records/outbox-row.ts'
 import type { Row } from '../../records/row.ts'
@@ -40,17 +40,17 @@ export function postgresLog({ driver, tables, retain }: OwnershipPort, rotation:
       return generationOf(await run(sql, parameters))
     },
 
-    async note(member, seqs) {
+    async recordClaim(member, seqs) {
       const { cursors, taken, meta, relays } = tables
       const sql = `WITH me AS MATERIALIZED (
   SELECT set_config('synchronous_commit', 'off', true) FROM ${relays} WHERE member = $1::uuid AND alive_until > clock_timestamp() FOR KEY SHARE
 ),
-noted AS (
+recorded AS (
   INSERT INTO ${cursors} (leaf, kind, member, open) SELECT ${writtenLeafSql(meta)}, 'r', $1::uuid, $2::bigint[] FROM me RETURNING generation
 )
-SELECT generation::text AS noted, (SELECT array_agg(seq)::text FROM ${taken} WHERE seq = ANY($2::bigint[])) AS taken FROM noted`
+SELECT generation::text AS entry, (SELECT array_agg(seq)::text FROM ${taken} WHERE seq = ANY($2::bigint[])) AS taken FROM recorded`
       const [row] = (await run(sql, [member, numberArray(seqs)])).rows
-      return row && { noted: String(row['noted']), taken: numbersOf(row['taken']) }
+      return row && { entry: String(row['entry']), taken: numbersOf(row['taken']) }
     },
 
     async read(options) {
@@ -66,11 +66,11 @@ SELECT generation::text AS noted, (SELECT array_agg(seq)::text FROM ${taken} WHE
           complete: false,
           cut: false,
           moved: [],
-          noted: undefined,
+          entry: undefined,
           lastSeq: '0',
         }
       }
-      const { remaining, live, gone, until, last, complete, cut, moved, noted, last_seq } = JSON.parse(
+      const { remaining, live, gone, until, last, complete, cut, moved, entry, last_seq } = JSON.parse(
         String(report['attributes']),
       ) as ReadReport
       return {
@@ -80,7 +80,7 @@ SELECT generation::text AS noted, (SELECT array_agg(seq)::text FROM ${taken} WHE
         complete,
         cut,
         moved: numbersOf(moved),
-        noted: noted ?? undefined,
+        entry: entry ?? undefined,
         lastSeq: last_seq,
       }
     },
@@ -95,13 +95,13 @@ SELECT generation::text AS noted, (SELECT array_agg(seq)::text FROM ${taken} WHE
       return generationOf(await run(sql, parameters))
     },
 
-    movedSince: (member, noted) =>
+    movedSince: (member, after) =>
       inTransaction(async (inside) => {
         await awaitStatements(inside, member)
-        const moved = `SELECT coalesce(max(r.generation), $2::bigint)::text AS noted, array_agg(moved.seq)::text AS moved
+        const moved = `SELECT coalesce(max(r.generation), $2::bigint)::text AS entry, array_agg(moved.seq)::text AS moved
 FROM ${tables.cursors} AS r CROSS JOIN unnest(r.done) AS moved(seq) WHERE r.kind = 'r' AND r.generation > $2::bigint AND r.member = $1::uuid`
-        const [row] = (await inside(moved, [member, noted])).rows
-        return { noted: String(row?.['noted']), moved: numbersOf(row?.['moved']) }
+        const [row] = (await inside(moved, [member, after])).rows
+        return { entry: String(row?.['entry']), moved: numbersOf(row?.['moved']) }
       }),
 
     lastGeneration: (member, partition) =>
@@ -138,7 +138,7 @@ interface ReadReport {
   readonly complete: boolean
   readonly cut: boolean
   readonly moved: string | null
-  readonly noted: string | null
+  readonly entry: string | null
   readonly last_seq: string
 }
 
@@ -152,7 +152,7 @@ function positionAfter(
   return { ...position, range: { until, floor: untilFloor, seq: last ?? range?.seq ?? '0' } }
 }
 
-/** Reads a chunk, and moves what cannot be given, which it writes down: it must not be read again. */
+/** Reads a chunk, and moves the records that cannot be claimed, which the claim journal records: they must not be read again. */
 function readSql(tables: Tables, options: LogReadOptions): LogStatement {
   const { outbox, log, relays, cursors, taken, meta } = tables
   const { position, until = position.range?.until, except, behindParked, maxBytes } = options
@@ -209,7 +209,7 @@ counted AS MATERIALIZED (
 ended AS MATERIALIZED (
   SELECT counted.*, read < ${limit} AND fit = read AS complete, ${until === undefined ? 'pg_current_snapshot()' : bind(until, 'pg_snapshot')} AS until FROM counted
 ),
-noted AS (
+recorded AS (
   INSERT INTO ${cursors} (leaf, kind, member, done) SELECT ${writtenLeafSql(meta)}, 'r', ${member}, moved FROM ended WHERE moved IS NOT NULL
   RETURNING generation
 )
@@ -219,7 +219,7 @@ SELECT NULL::text AS seq, NULL::text AS state, NULL::text AS destination, NULL::
     'live', (SELECT count(*) FROM ${relays} WHERE alive_until > clock_timestamp()),
     'gone', (SELECT count(*) FROM ${relays} WHERE alive_until <= clock_timestamp()),
     'until', ended.until::text, 'last', ended.last::text, 'complete', ended.complete, 'cut', ended.fit < ended.read, 'moved', ended.moved::text,
-    'noted', (SELECT generation::text FROM noted),
+    'entry', (SELECT generation::text FROM recorded),
     'last_seq', ${lastSeqSql(outbox)}::text
   )::text AS attributes,
   NULL::integer AS attempts, NULL::float8 AS created_at, NULL::float8 AS age, NULL::smallint AS partition, NULL::text AS ordering_key
@@ -305,47 +305,47 @@ function writeSql(tables: Tables, fence: LogFence, cursor: LogCursor, moves: rea
 function insertCursorSql(
   { cursors, meta }: Tables,
   { member, epochs }: Pick<LogFence, 'member' | 'epochs'>,
-  { position, open, done, noted }: LogCursor,
+  { position, open, done, firstEntry }: LogCursor,
   bind: BindParameter,
 ): string {
   const { snapshot, floor, range } = position
   return `INSERT INTO ${cursors} (leaf, kind, partitions, snapshot, floor, until, until_floor, seq, open, done, noted, member)
   SELECT ${writtenLeafSql(meta)}, 'd', ${bind(bitsOf([...epochs.keys()]), `bit(${partitionCount})`)}, ${bind(snapshot, 'pg_snapshot')}, ${bind(floor, 'bigint')},
     ${bind(range?.until ?? null, 'pg_snapshot')}, ${bind(range?.floor ?? null, 'bigint')}, ${bind(range?.seq ?? null, 'bigint')},
-    ${bind(numberArray(open), 'bigint[]')}, ${bind(numberArray(done), 'bigint[]')}, ${bind(noted ?? null, 'bigint')}, ${bind(member, 'uuid')}
+    ${bind(numberArray(open), 'bigint[]')}, ${bind(numberArray(done), 'bigint[]')}, ${bind(firstEntry ?? null, 'bigint')}, ${bind(member, 'uuid')}
   FROM fenced RETURNING generation`
 }
 
-/** Moves what was given and is not done, and what is open. */
-function takeOverSql(tables: Tables, fence: LogFence, { partitions, cursor, given }: LastCursor): LogStatement {
+/** Moves the records that were claimed and are not done, and those that are open. */
+function takeOverSql(tables: Tables, fence: LogFence, { partitions, cursor, claimed }: LastCursor): LogStatement {
   const { outbox, log, taken } = tables
   const { position, open, done } = cursor
   const parameters: unknown[] = []
   const bind = bindTo(parameters)
-  const givenSeqs = bind(numberArray(given), 'bigint[]')
+  const claimedSeqs = bind(numberArray(claimed), 'bigint[]')
   const openSeqs = bind(numberArray(open), 'bigint[]')
   const sql = `WITH ${fencedSql(tables, fence, bind)},
 moved AS (
   INSERT INTO ${outbox} (seq, state, ${recordColumns()}, attempts, available_at) OVERRIDING SYSTEM VALUE
-  SELECT l.seq, 'ready', ${recordColumns('l.')}, (l.seq = ANY(${givenSeqs}))::integer, l.created_at FROM fenced CROSS JOIN ${log} AS l
-  WHERE l.seq = ANY(${givenSeqs} || ${openSeqs}) AND l.partition = ANY(${bind(numberArray(partitions), 'smallint[]')})
+  SELECT l.seq, 'ready', ${recordColumns('l.')}, (l.seq = ANY(${claimedSeqs}))::integer, l.created_at FROM fenced CROSS JOIN ${log} AS l
+  WHERE l.seq = ANY(${claimedSeqs} || ${openSeqs}) AND l.partition = ANY(${bind(numberArray(partitions), 'smallint[]')})
     AND (l.seq = ANY(${openSeqs}) OR NOT (${isWithinSql(position, bind)} OR l.seq = ANY(${bind(numberArray(done), 'bigint[]')})))
     AND NOT EXISTS (SELECT FROM ${taken} AS t WHERE t.seq = l.seq)
   ON CONFLICT DO NOTHING
 ),
-written AS (${insertCursorSql(tables, fence, { position, open: [], done: [...done, ...given], noted: undefined }, bind)})
+written AS (${insertCursorSql(tables, fence, { position, open: [], done: [...done, ...claimed], firstEntry: undefined }, bind)})
 SELECT generation::text AS written FROM written`
   return { sql, parameters }
 }
 
 /**
- * The last cursors of partitions, an array: partitions that share a cursor together. What their member was given since then, or since the cursor says, may be in flight. Partitions
+ * The last cursors of partitions, an array: partitions that share a cursor together. The records that their member has claimed since then, or since the entry that the cursor names, may be in flight. Partitions
  * without a cursor have nulls.
  */
 function lastCursorsSql({ cursors }: Tables, partitions: string): string {
-  const notes = `(SELECT open, done FROM ${cursors} WHERE kind = 'r' AND generation >= coalesce(d.noted, d.generation) AND member = d.member) AS r`
+  const entries = `(SELECT open, done FROM ${cursors} WHERE kind = 'r' AND generation >= coalesce(d.noted, d.generation) AND member = d.member) AS r`
   return `SELECT d.partitions::text AS partitions, d.generation::text AS generation, d.snapshot::text AS snapshot, d.floor::text AS floor, d.until::text AS until, d.until_floor::text AS until_floor,
-  d.seq::text AS seq, d.open::text AS open, d.done::text AS done, since.given::text AS given, since.moved::text AS moved
+  d.seq::text AS seq, d.open::text AS open, d.done::text AS done, since.claimed::text AS claimed, since.moved::text AS moved
 FROM (
   SELECT array_agg(p.partition) AS partitions, c.generation, c.snapshot::text AS snapshot, c.floor, c.until::text AS until, c.until_floor, c.seq, c.open, c.done, c.noted, c.member
   FROM unnest(${partitions}::smallint[]) AS p(partition) LEFT JOIN LATERAL (
@@ -353,10 +353,10 @@ FROM (
   ) AS c ON true
   GROUP BY c.generation, c.snapshot::text, c.floor, c.until::text, c.until_floor, c.seq, c.open, c.done, c.noted, c.member
 ) AS d LEFT JOIN LATERAL (
-  SELECT array_agg(r.seq) FILTER (WHERE r.given) AS given, array_agg(r.seq) FILTER (WHERE NOT r.given) AS moved FROM (
-    SELECT seq, true AS given FROM ${notes} CROSS JOIN unnest(r.open) AS seq
+  SELECT array_agg(r.seq) FILTER (WHERE r.claimed) AS claimed, array_agg(r.seq) FILTER (WHERE NOT r.claimed) AS moved FROM (
+    SELECT seq, true AS claimed FROM ${entries} CROSS JOIN unnest(r.open) AS seq
     UNION ALL
-    SELECT seq, false FROM ${notes} CROSS JOIN unnest(r.done) AS seq
+    SELECT seq, false FROM ${entries} CROSS JOIN unnest(r.done) AS seq
   ) AS r
 ) AS since ON true`
 }
@@ -369,9 +369,9 @@ function lastCursorOf(row: Row): LastCursor {
       position: positionOf(row),
       open: numbersOf(row['open']),
       done: [...numbersOf(row['done']), ...numbersOf(row['moved'])],
-      noted: undefined,
+      firstEntry: undefined,
     },
-    given: numbersOf(row['given']),
+    claimed: numbersOf(row['claimed']),
   }
 }
 

@@ -1,4 +1,4 @@
-import type { Tables } from '../../contract/database-options.ts'
+import type { Tables } from '../../contract/tables.ts'
 import { partitionCount } from '../../records/outbox-row.ts'
 import { dollarQuote, quoteLiteral } from '../sql-text.ts'
 
@@ -10,7 +10,8 @@ import { dollarQuote, quoteLiteral } from '../sql-text.ts'
  * Cursors are only inserted, too: a row that is updated in place becomes slow while another transaction holds an old snapshot.
  *
  *     kind d   everything up to the position has been published, or moved to the outbox table, except for `open`; and beyond it, `done`. The last row of a partition counts.
- *     kind r   the member was given the records `open`. Those count that were written after its last row of kind d, or from `noted` on.
+ *     kind r   an entry of the claim journal: the member has claimed the records `open`, or its read has moved the records `done` to the outbox table. The entries count that were
+ *              written after the member's last row of kind d, or from the entry on that this row names in `noted`.
  *
  * A position is a snapshot, and optionally, within what the later snapshot `until` shows, a seq. A transaction that began after the snapshot has no seq up to its `floor`.
  */

@@ -1,5 +1,5 @@
-import type { Tables } from '../../contract/database-options.ts'
-import type { OwnedClaimOptions } from '../../contract/store-dialect.ts'
+import type { OwnedClaimOptions } from '../../contract/ownership-statements.ts'
+import type { Tables } from '../../contract/tables.ts'
 import { partitionCount } from '../../records/outbox-row.ts'
 import { ageOf, type BindParameter, bindTo, instant, numberArray } from '../sql-text.ts'
 import { dataSql, foundSql, keyed, keyRunsSql, notInFlightSql, now, unleased } from './owned-rows.ts'

@@ -1,4 +1,4 @@
-import type { OwnedClaimOptions, PendingKey } from '../../contract/store-dialect.ts'
+import type { OwnedClaimOptions, PendingKey } from '../../contract/ownership-statements.ts'
 import { type BindParameter, numberArray } from '../sql-text.ts'
 
 /** Parts of the statements with which the owner of partitions reads the outbox. Rows are named `o`. */

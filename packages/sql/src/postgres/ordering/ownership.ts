@@ -1,5 +1,6 @@
-import type { Tables } from '../../contract/database-options.ts'
-import type { OwnedOutcome, OwnershipPort, OwnershipStatements, ReadProgress } from '../../contract/store-dialect.ts'
+import type { OwnedOutcome, OwnershipStatements, ReadProgress } from '../../contract/ownership-statements.ts'
+import type { OwnershipPort } from '../../contract/store-dialect.ts'
+import type { Tables } from '../../contract/tables.ts'
 import { settlesFailures } from '../../records/claimed-record.ts'
 import { readContents } from '../claims.ts'
 import {

@@ -1,4 +1,4 @@
-import type { KeyStatements, KeysRead, KeysWalked, ReadKey } from '../../contract/store-dialect.ts'
+import type { KeyStatements, KeysRead, KeysWalked, ReadKey } from '../../contract/ownership-statements.ts'
 import { partitionCount } from '../../records/outbox-row.ts'
 import type { Row } from '../../records/row.ts'
 import { bindTo, numberArray } from '../sql-text.ts'

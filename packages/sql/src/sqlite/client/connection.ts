@@ -3,7 +3,7 @@ import { AckordError, InvalidOptionError, type Logger } from '@ackord/core'
 import { linkedController } from '@ackord/core/internal'
 import type { Statement, StatementResult } from '../../contract/driver.ts'
 import { inTransaction, isOpen, runStatement, type SqliteClient, type SqliteHandle, type SqliteStatement } from './client.ts'
-import { outsideHandle } from './handle.ts'
+import { type BorrowedStatement, outsideHandle } from './handle.ts'
 import { BegunManually, type LockWait, WriterMutex } from './locks.ts'
 
 /** This savepoint disappears with the transaction: while it exists, the transaction is still the one that was begun. */
@@ -97,14 +97,6 @@ const maxStatements = 100
 
 /** Methods that only run a statement; all others may change how it runs the next time. */
 const harmless: ReadonlySet<unknown> = new Set(['run', 'get', 'all', 'iterate', 'columns'])
-
-/** A statement while a transaction uses it. */
-export interface BorrowedStatement {
-  readonly statement: SqliteStatement
-  /** Must be called with the name of every method that is used. */
-  used(name: unknown): void
-  failed(): void
-}
 
 /**
  * Caches statements that transactions have prepared, because preparing costs about as much as running. A transaction has exclusive use of a

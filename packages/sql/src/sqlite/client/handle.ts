@@ -3,7 +3,14 @@ import type { QueryTracker } from '../../contract/query-tracker.ts'
 import { sqliteCodeOf } from '../errors.ts'
 import { isSavepoint, refuseControl } from '../transaction-control.ts'
 import type { SqliteClient, SqliteHandle, SqliteStatement } from './client.ts'
-import type { BorrowedStatement } from './connection.ts'
+
+/** A statement while a transaction uses it. */
+export interface BorrowedStatement {
+  readonly statement: SqliteStatement
+  /** Must be called with the name of every method that is used. */
+  used(name: unknown): void
+  failed(): void
+}
 
 /** Runs code that uses the connection, or throws if it must not. */
 type Guard = <T>(use: () => T) => T

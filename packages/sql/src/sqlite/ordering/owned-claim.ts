@@ -1,5 +1,5 @@
-import type { Tables } from '../../contract/database-options.ts'
-import type { OwnedClaimOptions, ReadPosition } from '../../contract/store-dialect.ts'
+import type { OwnedClaimOptions, ReadPosition } from '../../contract/ownership-statements.ts'
+import type { Tables } from '../../contract/tables.ts'
 import type { RunAsk } from '../../ordering/owned-claim.ts'
 import { partitionCount } from '../../records/outbox-row.ts'
 import type { FilterSql } from '../admin.ts'

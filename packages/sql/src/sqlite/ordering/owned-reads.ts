@@ -1,6 +1,6 @@
-import type { Tables } from '../../contract/database-options.ts'
 import type { RunStatement } from '../../contract/driver.ts'
-import type { KeyLocation, OwnedClaimOptions, ReadPosition } from '../../contract/store-dialect.ts'
+import type { KeyLocation, OwnedClaimOptions, ReadPosition } from '../../contract/ownership-statements.ts'
+import type { Tables } from '../../contract/tables.ts'
 import { type FoundRow, type KeyHead, type KeyWalk, type OwnedReads, readFound } from '../../ordering/owned-claim.ts'
 import type { Row } from '../../records/row.ts'
 import type { FilterSql } from '../admin.ts'

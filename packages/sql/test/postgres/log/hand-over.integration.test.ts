@@ -22,7 +22,7 @@ function gate(): { readonly reached: Promise<void>; readonly open: () => void; r
 }
 
 describe('a relay of the log that shares partitions with others', () => {
-  it.each(['takeOver', 'read', 'note'] as const)(
+  it.each(['takeOver', 'read', 'recordClaim'] as const)(
     'settles what it has claimed although another relay joins during `%s`',
     async (statement) => {
       await using world = await openPg()

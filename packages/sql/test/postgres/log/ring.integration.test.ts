@@ -258,7 +258,7 @@ describe('the leaves of the log', () => {
     expect(await drain(store)).toEqual(['a1', 'a2'])
     await rotate(world)
     await append(world, record('b1'), record('b2'), record('b3'))
-    // Its note is written to leaf 1, the cursor is still in leaf 0.
+    // Its journal entry is written to leaf 1, the cursor is still in leaf 0.
     const [inFlight] = await store.claim({ limit: 1, lease })
     await rotate(world)
     expect(await ringOf(world)).toEqual({ written: 2, records: [0, 3, 0, 0] })
@@ -317,7 +317,7 @@ describe('the leaves of the log', () => {
     },
   )
 
-  it('keep the note of a record in flight, although the cursor was written later and elsewhere', async () => {
+  it('keep the journal entry of a record in flight, although the cursor was written later and elsewhere', async () => {
     await using world = await openPg()
     const store = logged(world.database)
     await append(world, record('a1'))

@@ -16,24 +16,24 @@ function losingAnswer(): <T>(call: Promise<T>) => Promise<T> {
 }
 
 describe('a relay of the log whose statements are answered late or not at all', () => {
-  it('forgets a note that is answered after its lease was lost', async () => {
+  it('forgets a recorded claim that is answered after its lease was lost', async () => {
     await using world = await openPg()
-    const noted = deferred<void>()
+    const recorded = deferred<void>()
     const opened = deferred<void>()
     let isFirst = true
     const relay = claimsWith(world, (log) => ({
-      async note(member, seqs) {
-        const answer = await log.note(member, seqs)
+      async recordClaim(member, seqs) {
+        const answer = await log.recordClaim(member, seqs)
         if (!isFirst) return answer
         isFirst = false
-        noted.resolve()
+        recorded.resolve()
         await opened.promise
         return answer
       },
     }))
     await append(world, record('a'))
     const claiming = relay.claim({ limit: 1, lease })
-    await noted.promise
+    await recorded.promise
     await expireRelays(world)
     await relay.renew([], lease)
     opened.resolve()
@@ -52,18 +52,18 @@ describe('a relay of the log whose statements are answered late or not at all', 
 
   it('gives nothing to a relay whose lease has expired, and counts no attempt', async () => {
     await using world = await openPg()
-    const notes: boolean[] = []
+    const recorded: boolean[] = []
     const relay = claimsWith(world, (log) => ({
-      async note(member, seqs) {
-        if (notes.length === 0) await expireRelays(world)
-        const answer = await log.note(member, seqs)
-        notes.push(answer !== undefined)
+      async recordClaim(member, seqs) {
+        if (recorded.length === 0) await expireRelays(world)
+        const answer = await log.recordClaim(member, seqs)
+        recorded.push(answer !== undefined)
         return answer
       },
     }))
     await append(world, record('a'))
     const claimed = await relay.claim({ limit: 1, lease })
-    expect(notes).toEqual([false, true])
+    expect(recorded).toEqual([false, true])
     expect(claimed.map(({ attempts }) => attempts)).toEqual([1])
   })
 

@@ -7,7 +7,14 @@ import { sourceOf, trackedMessage } from '../../helpers/tracked-message.ts'
 import { ResultTable } from '../../run/result-table.ts'
 import { within } from '../../run/scenario.ts'
 import { type CrashTarget, type CrashTestLife, type CrashTestService, Life, watchLives } from './crash-life.ts'
-import { duplicatesIn, type EventOf, problemsAfter, problemsUnharmed, eventOf as saidByDefault } from './crash-verdict.ts'
+import {
+  type CrashOutcome,
+  duplicatesIn,
+  type EventOf,
+  problemsAfter,
+  problemsUnharmed,
+  eventOf as saidByDefault,
+} from './crash-verdict.ts'
 
 export interface CrashTestOptions {
   /** Opens an empty world, with new or truncated tables. Called once for each crash. */
@@ -104,18 +111,6 @@ export interface CrashTestWorld {
   state(): unknown
   /** Called when the world is no longer used. Optional. */
   close?(): PromiseLike<unknown>
-}
-
-/** The state when everything is done. */
-export interface CrashOutcome {
-  readonly stateBefore: unknown
-  readonly state: unknown
-  readonly published: readonly PublishedEvent[]
-  /** Those of them that existed when the service crashed. */
-  readonly publishedAtCrash: number
-  /** How often each probe was reached before the crash. */
-  readonly hits: ReadonlyMap<string, number>
-  readonly crashed: boolean
 }
 
 interface CourseOptions {

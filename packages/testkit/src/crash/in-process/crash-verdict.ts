@@ -2,7 +2,18 @@ import { isDeepStrictEqual } from 'node:util'
 import { type PublishedEvent, readData } from '../../helpers/assertions.ts'
 import { crashPoints } from '../crash-points.ts'
 import type { CrashTarget } from './crash-life.ts'
-import type { CrashOutcome } from './crash-test.ts'
+
+/** The state when everything is done. */
+export interface CrashOutcome {
+  readonly stateBefore: unknown
+  readonly state: unknown
+  readonly published: readonly PublishedEvent[]
+  /** Those of them that existed when the service crashed. */
+  readonly publishedAtCrash: number
+  /** How often each probe was reached before the crash. */
+  readonly hits: ReadonlyMap<string, number>
+  readonly crashed: boolean
+}
 
 /** Returns the part of an event that a test compares. */
 export type EventOf = (event: PublishedEvent) => unknown
