@@ -29,7 +29,7 @@ export function rabbitmqGround(url: string): Ground {
 async function namesOf(url: string, kind: 'queue' | 'exchange'): Promise<readonly string[]> {
   const { file, args, env } = controlOf(url)
   const given = [...args, '--silent', `list_${kind}s`, 'name', '--no-table-headers']
-  const { stdout } = await promisify(execFile)(file, given, { env, maxBuffer: 16 * 1024 * 1024 })
+  const { stdout } = await promisify(execFile)(file, given, { env: { ...env, LC_ALL: 'C.UTF-8' }, maxBuffer: 16 * 1024 * 1024 })
   return stdout.split('\n').filter((name) => name !== '')
 }
 

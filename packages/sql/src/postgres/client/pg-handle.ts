@@ -3,7 +3,7 @@ import type { QueryTracker } from '../../contract/query-tracker.ts'
 import type { StatementQueue } from '../../contract/statement-queue.ts'
 import { refuseControl } from '../transaction-control.ts'
 
-export interface PgResult {
+interface PgResult {
   readonly rows: unknown[]
   readonly rowCount: number | null
   readonly command: string
