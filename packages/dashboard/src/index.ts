@@ -18,6 +18,7 @@ export type {
   Payload,
   Preview,
   RecordDetail,
+  RecordEdit,
   RecordGroup,
   RecordGroups,
   RecordPage,

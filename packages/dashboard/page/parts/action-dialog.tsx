@@ -75,7 +75,7 @@ export function ActionDialog({ action, onJob }: ActionDialogProps): VNode {
               {explanation(action, preview.value, error.value)}
             </p>
             {action.fields}
-            {problem !== undefined && <ErrorMessage text={problem} />}
+            {problem !== undefined && problem !== '' && <ErrorMessage text={problem} />}
             <div class="field">
               <label for="reason">Reason</label>
               <input

@@ -5,6 +5,7 @@ import { askDiscard, askPark, askPublishAgain, askRearm } from '../state/actions
 import { filterOf } from '../state/record-query.ts'
 import { may } from '../state/session.ts'
 import { counted } from '../text/numbers.ts'
+import { askEditAll } from './bulk-edit-fields.tsx'
 
 type Selection = Signal<ReadonlyMap<string, OutboxState>>
 
@@ -63,6 +64,11 @@ function ParkedActions({ store, which, noun }: { readonly store: string; readonl
       {may('rearm') && (
         <button type="button" onClick={() => askRearm(store, which)}>
           Re-arm {noun}
+        </button>
+      )}
+      {may('rearm') && may('edit') && (
+        <button type="button" onClick={() => askEditAll(store, which)}>
+          Edit and re-arm {noun}
         </button>
       )}
       {may('discard') && (

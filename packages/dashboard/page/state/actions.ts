@@ -19,7 +19,7 @@ export interface PendingAction {
   readonly explain: (records: string) => string
   /** Whether it has a purpose although it concerns no record now. Default: false. */
   readonly withoutRecords?: boolean
-  /** Further fields, and what is wrong with their contents. */
+  /** Further fields, and what is wrong with their contents: empty if they are only not filled in yet. */
   readonly fields?: ComponentChildren
   readonly problem?: ReadonlySignal<string | undefined>
   readonly start: (reason: string) => Promise<Job>

@@ -1,4 +1,4 @@
-import type { ActionRequest, RecordDetail } from '../../src/api/types.ts'
+import type { RecordDetail, RecordEdit } from '../../src/api/types.ts'
 import { compactJson, indentedJson, jsonProblem } from '../text/json-text.ts'
 import { visibleLines } from '../text/visible-text.ts'
 
@@ -10,8 +10,6 @@ export interface EditDraft {
   /** `undefined` if it cannot be edited. */
   readonly payload: string | undefined
 }
-
-type Edit = NonNullable<Extract<ActionRequest, { action: 'rearm' }>['edit']>
 
 export function startDraft({ destination, attributes, payload }: RecordDetail): EditDraft {
   return {
@@ -28,14 +26,14 @@ function editable(kind: 'json' | 'text', content: string): string {
 }
 
 /** The changes; `undefined` if there are none. */
-export function editOf(record: RecordDetail, draft: EditDraft): Edit | undefined {
+export function editOf(record: RecordDetail, draft: EditDraft): RecordEdit | undefined {
   const start = startDraft(record)
   const attributes: Record<string, string | number | boolean> = {}
   for (const [name, value] of Object.entries(draft.attributes))
     if (value !== start.attributes[name]) attributes[name] = typed(value, record.attributes[name])
   if (draft.added.name.trim() !== '') attributes[draft.added.name.trim()] = draft.added.value
   const { payload } = record
-  const edit: Edit = {
+  const edit: RecordEdit = {
     ...(draft.destination !== start.destination && { destination: draft.destination }),
     ...(Object.keys(attributes).length > 0 && { attributes }),
     ...(payload !== undefined &&

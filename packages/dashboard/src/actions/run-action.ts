@@ -1,5 +1,5 @@
 import type { Runtime } from '@ackord/core'
-import type { AuditedSteps, OutboxAdmin, OutboxFilter } from '@ackord/outbox'
+import type { AuditedSteps, OutboxAdmin, OutboxFilter, OutboxRecord } from '@ackord/outbox'
 import type { Action } from '../api/action-request.ts'
 import { conflict } from '../http/api-failure.ts'
 import { countMatching, pageSize } from './count-records.ts'
@@ -11,13 +11,18 @@ export function checkSupported(admin: OutboxAdmin, { action }: Action, store: st
   throw conflict('unsupported', `The store ${store} does not implement ${action}().`)
 }
 
+interface RunOptions {
+  readonly progress: JobProgress
+  readonly runtime: Runtime
+  /** Called with each record that a filter selects, before the step that changes it; the action ends if it throws. Default: none. */
+  readonly check?: ((record: OutboxRecord) => void) | undefined
+  /** Whether `check` looks at payloads. Default: false. */
+  readonly payloads?: boolean | undefined
+}
+
 /** Carries out an action as the work of a job. */
-export async function runAction(
-  admin: OutboxAdmin,
-  action: Action,
-  by: string,
-  { progress, runtime }: { readonly progress: JobProgress; readonly runtime: Runtime },
-): Promise<void> {
+export async function runAction(admin: OutboxAdmin, action: Action, by: string, options: RunOptions): Promise<void> {
+  const { progress } = options
   const { reason } = action
   switch (action.action) {
     case 'pause':
@@ -28,16 +33,20 @@ export async function runAction(
       progress.count = (await admin.resume?.(action.destination, { by, reason })) === true ? 1 : 0
       return
     default:
-      return await changeRecords(admin, action, { by, progress, runtime })
+      return await changeRecords(admin, action, by, options)
   }
 }
+
+/** Records of a step that reads payloads, each of which may have megabytes. */
+const pageSizeWithPayloads = 50
 
 type Change = Exclude<Action, { readonly destination: string }>
 
 async function changeRecords(
   admin: OutboxAdmin,
   action: Change,
-  { by, progress, runtime }: { readonly by: string; readonly progress: JobProgress; readonly runtime: Runtime },
+  by: string,
+  { progress, runtime, check, payloads = false }: RunOptions,
 ): Promise<void> {
   const { which } = action
   if ('ids' in which) {
@@ -46,6 +55,7 @@ async function changeRecords(
     return
   }
   const { filter, previewAge } = which
+  const readsPayloads = payloads && check !== undefined
   const startedAt = runtime.monotonic()
   const { count, capped } = await countMatching(admin, filter, runtime)
   progress.total = capped ? undefined : count
@@ -54,8 +64,9 @@ async function changeRecords(
     let after: string | undefined
     do {
       const previewed = asPreviewed(filter, previewAge + runtime.monotonic() - startedAt)
-      const page = await admin.list(previewed, { limit: pageSize, after, payloads: false })
+      const page = await admin.list(previewed, { limit: readsPayloads ? pageSizeWithPayloads : pageSize, after, payloads: readsPayloads })
       if (progress.signal.aborted) break
+      if (check !== undefined) for (const record of page.records) check(record)
       const ids = page.records.map(({ id }) => id)
       if (ids.length > 0) progress.count += await changeIds(steps, ids, action, by)
       after = page.next

@@ -97,8 +97,11 @@ function readEdit(value: unknown, which: Chosen): OutboxEdit | undefined {
   const destination = optional(fields['destination'], (given) => readText(given, 'edit.destination', maxDestinationLength))
   const attributes = optional(fields['attributes'], readAttributes)
   const data = optional(fields['payload'], decodePayload)
-  if (data !== undefined && !('ids' in which && which.ids.length === 1))
+  const isOneRecord = 'ids' in which && which.ids.length === 1
+  if (data !== undefined && !isOneRecord)
     throw invalid('A payload can be edited for one record at a time: several records would get the same payload.')
+  if (attributes !== undefined && 'id' in attributes && !isOneRecord)
+    throw invalid('A message id can be edited for one record at a time: consumers would take several records for one message.')
   const edit = {
     ...(destination !== undefined && { destination }),
     ...(attributes !== undefined && { attributes }),

@@ -203,6 +203,13 @@ export interface Payload {
 
 export type Chosen = { readonly ids: readonly string[] } | { readonly filter: Omit<RecordQuery, 'id' | 'after' | 'limit'> }
 
+/** Changes of a record that is re-armed. Several records can get another destination and other attributes, but neither one payload nor one message id. */
+export interface RecordEdit extends Pick<OutboxEdit, 'destination'> {
+  /** Merged over the record's own attributes; `null` removes one. */
+  readonly attributes?: Readonly<Record<string, string | number | boolean | null>> | undefined
+  readonly payload?: Pick<Payload, 'kind' | 'content'> | undefined
+}
+
 /**
  * `rearm` with `state: 'published'` publishes records again that are kept. `previewAge`: how many milliseconds ago the preview was made. With a filter, records that were stored or
  * parked since then are left out. Default: 0, so that those of the time before the action are changed.
@@ -212,9 +219,7 @@ export type ActionRequest = { readonly reason: string } & (
       readonly action: 'rearm'
       readonly which: Chosen
       readonly state?: 'parked' | 'published' | undefined
-      readonly edit?:
-        | (Pick<OutboxEdit, 'destination' | 'attributes'> & { readonly payload?: Pick<Payload, 'kind' | 'content'> | undefined })
-        | undefined
+      readonly edit?: RecordEdit | undefined
       readonly previewAge?: number | undefined
     }
   | { readonly action: 'discard'; readonly which: Chosen; readonly previewAge?: number | undefined }
@@ -271,7 +276,10 @@ export interface ReplayRequest {
 export type { ReplayPreview }
 
 export interface DoctorCheck {
+  /** What was checked: the name of a store, or of a broker. */
   readonly store: string
+  /** Default: `store`. */
+  readonly of?: 'store' | 'broker' | undefined
   readonly title: string
   readonly result: 'ok' | 'warning' | 'failed' | 'unknown'
   readonly text: string

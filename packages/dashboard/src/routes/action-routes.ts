@@ -1,4 +1,4 @@
-import type { OutboxAdmin } from '@ackord/outbox'
+import type { OutboxAdmin, OutboxRecord } from '@ackord/outbox'
 import { previewAction } from '../actions/count-records.ts'
 import { checkRights, type Identity, rightsFor } from '../actions/identity.ts'
 import { checkSupported, describeAction, runAction } from '../actions/run-action.ts'
@@ -17,23 +17,27 @@ export function actionRoutes(services: Services): readonly Route[] {
   const { stores, view, sealed, poller, jobs, actionLog, actionLimit, previewLimit, runtime } = services
   const read = async (request: Request) => readAction(await readJson(request, runtime), (reference) => sealed.resolve(reference))
 
-  /** A redacted text, as shown to users, must not replace the stored one. */
-  async function checkNotRedacted(admin: OutboxAdmin, action: Action): Promise<void> {
-    if (action.action !== 'rearm' || !('ids' in action.which)) return
-    const { data, attributes = {} } = action.edit ?? {}
+  /** Throws if a text that users see redacted would be replaced. `undefined`: the action replaces none. */
+  function redactionCheck(action: Action): ((record: OutboxRecord) => void) | undefined {
+    const { data, attributes = {} } = (action.action === 'rearm' && action.edit) || {}
     const names = Object.keys(attributes).filter((name) => attributes[name] !== undefined)
-    if (data === undefined && names.length === 0) return
-    for (const id of action.which.ids) {
-      const record = await admin.get(id)
-      if (record === undefined) continue
+    if (data === undefined && names.length === 0) return undefined
+    return (record) => {
       if (data !== undefined && view.isPayloadRedacted(record))
         throw conflict('redacted', 'The payload of this record is redacted. An edit would replace the stored payload by the redacted one.')
       const [name] = view.redactedAttributes(record, names)
       if (name !== undefined)
-        throw conflict(
-          'redacted',
-          `The attribute ${name} of a record is redacted. An edit would replace the stored value by the redacted one.`,
-        )
+        throw conflict('redacted', `The attribute ${name} of the record ${record.id} is redacted, so that it cannot be replaced.`)
+    }
+  }
+
+  /** Records that a filter selects are checked when they are read, before each step. */
+  async function checkNotRedacted(admin: OutboxAdmin, action: Action): Promise<void> {
+    const check = redactionCheck(action)
+    if (check === undefined || !('which' in action) || !('ids' in action.which)) return
+    for (const id of action.which.ids) {
+      const record = await admin.get(id)
+      if (record !== undefined) check(record)
     }
   }
 
@@ -42,7 +46,7 @@ export function actionRoutes(services: Services): readonly Route[] {
     return jobs.start({
       action: action.action,
       rights: rightsFor(action),
-      work: (progress) => runAction(admin, action, by, { progress, runtime }),
+      work: (progress) => runAction(admin, action, by, { progress, runtime, check: redactionCheck(action), payloads: view.needsPayloads }),
       onEnd(job) {
         poller.expire(store, 'which' in action ? 'stats' : 'activity')
         actionLog.ended({ by, action: action.action, store, what: describeAction(action), reason }, job)

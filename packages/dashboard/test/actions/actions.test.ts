@@ -550,6 +550,8 @@ describe('the bounds', () => {
       'one payload for several records',
       { action: 'rearm', which: { ids: ['1', '2'] }, edit: { payload: { kind: 'text', content: '' } }, reason: 'r' },
     ],
+    ['one message id for several records', { action: 'rearm', which: { ids: ['1', '2'] }, edit: { attributes: { id: 'm' } }, reason: 'r' }],
+    ['no message id for a filter', { action: 'rearm', which: { filter: {} }, edit: { attributes: { id: null } }, reason: 'r' }],
     ['one payload for a filter', { action: 'rearm', which: { filter: {} }, edit: { payload: { kind: 'text', content: '' } }, reason: 'r' }],
   ])('refuse %s', async (_, body) => {
     await using world = await openWorld()

@@ -1,5 +1,5 @@
 import type { AuditEntry, OutboxRecord } from '@ackord/outbox'
-import { expect, it } from 'vitest'
+import { expect, it, vi } from 'vitest'
 import type { Job, RecordDetail, RecordGroups, RecordPage } from '../../src/api/types.ts'
 import { append, codeOf, openWorld, settle, withFunctions } from '../support/world.ts'
 
@@ -109,6 +109,31 @@ it('an attribute that is shown redacted cannot be replaced, but removed', async 
   expect((await rearm({ subject: null }, ['2'])).body).toMatchObject({ state: 'done', count: 1 })
   const { message } = (await world.store.get('2')) ?? {}
   expect(message?.attributes).not.toHaveProperty('subject')
+})
+
+it('an attribute that is shown redacted is not replaced in the records that a filter selects, either', async () => {
+  const isSecret = ({ message }: OutboxRecord) => new TextDecoder().decode(message.data).includes('private')
+  await using world = await openWorld({
+    redact: (record) => (isSecret(record) ? { ...record, message: record.message.withAttributes({ subject: '***' }) } : record),
+  })
+  await append(world.store, { id: 'a', attributes: { subject: 'visible' } })
+  await append(world.store, { id: 'b', attributes: { subject: secret }, data: '{"private":true}', destination: 'mail' })
+  await settle(world.store, { result: 'parked' })
+  const rearm = async (filter: object, attributes: object) => {
+    const action = { action: 'rearm', which: { filter }, edit: { attributes }, reason: 'r' }
+    const { body } = await world.client.post<Job>('stores/shop/actions', action)
+    return await vi.waitUntil(async () => {
+      const job = (await world.client.get<Job>(`jobs/${body.id}`)).body
+      return job.state === 'running' ? undefined : job
+    })
+  }
+
+  const refused = await rearm({ destination: 'mail' }, { subject: 'new' })
+  expect(refused).toMatchObject({ state: 'failed', count: 0, error: expect.stringContaining('The attribute subject of the record 2 is') })
+  expect((await world.store.get('2'))?.message.attributes.subject).toBe(secret)
+  expect(await rearm({ destination: 'mail' }, { priority: 3 })).toMatchObject({ state: 'done', count: 1 })
+  expect(await rearm({ destination: 'orders' }, { subject: 'new' })).toMatchObject({ state: 'done', count: 1 })
+  expect((await world.store.get('1'))?.message.attributes.subject).toBe('new')
 })
 
 it('redact is applied to the errors of actions, and to the audit', async () => {

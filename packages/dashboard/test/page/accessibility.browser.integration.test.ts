@@ -91,6 +91,11 @@ describe('accessibility', () => {
       await world.page.getByText('This changes and re-arms 1 record.').waitFor()
       await world.page.getByRole('dialog').getByText('Attributes').click()
       await check('dialog')
+      await world.page.keyboard.press('Escape')
+      await world.goTo('#/stores/orders/records?state=parked')
+      await world.page.getByRole('button', { name: 'Edit and re-arm all that match' }).click()
+      await world.page.getByText('This changes and re-arms 1 record.').waitFor()
+      await check('dialog for several records')
     },
   )
 

@@ -137,7 +137,7 @@ describe('the list of records', () => {
     await expect.poll(() => groups.getByRole('listitem').first().textContent()).toMatch(/^12 ×connect ECONNREFUSED/)
     await groups.getByRole('link', { name: /ECONNREFUSED/ }).click()
     await expect.poll(() => world.page.getByRole('row').count()).toBe(13)
-    await world.page.getByRole('button', { name: 'Re-arm all that match' }).click()
+    await world.page.getByRole('button', { name: 'Re-arm all that match', exact: true }).click()
     await world.page.getByText('This re-arms 12 records.').waitFor()
     await confirm(world.page, 'Re-arm', 'Re-armed 12 records.')
     await world.page.getByText('No record matches').waitFor()
@@ -156,6 +156,52 @@ describe('the list of records', () => {
     await confirm(world.page, 'Discard', 'Discarded 2 records.')
     await expect.poll(() => world.page.getByRole('row').count()).toBe(2)
     expect((await world.store.list({}, { limit: 5 })).records.map(({ message }) => message.id)).toEqual(['b'])
+  })
+
+  it('gives the selected records, and then all that match, another destination and other attributes', async () => {
+    const world = await open()
+    await world.addParked(
+      ['a', 'b', 'c', 'd'].map((id) => ({ id, error: 'unknown queue', attributes: { tenant: 'x', note: 'n', priority: 1 } })),
+    )
+    await world.addParked([{ id: 'other', error: 'refused', destination: 'shipping' }])
+    await world.goTo('#/stores/orders/records?state=parked')
+    await world.page.getByLabel('Select record 1').check()
+    await world.page.getByLabel('Select record 3').check()
+    await world.page.getByRole('button', { name: 'Edit and re-arm 2 parked' }).click()
+    const dialog = world.page.getByRole('dialog')
+    await dialog.getByText('This changes and re-arms 2 records.').waitFor()
+    const save = dialog.getByRole('button', { name: 'Save and re-arm' })
+    await dialog.getByLabel('Reason').fill('the queue was renamed')
+    expect(await save.isDisabled()).toBe(true)
+    await dialog.getByLabel('Name of attribute 1').fill('priority')
+    await dialog.getByLabel('Type of attribute 1').selectOption('number')
+    await dialog.getByText('The attribute priority must be a number.').waitFor()
+    await dialog.getByLabel('Value of attribute 1').fill('9')
+    await dialog.getByLabel('Name of attribute 2').fill('note')
+    await dialog.getByLabel('Type of attribute 2').selectOption('removed')
+    await dialog.getByLabel('Destination').fill('archive')
+    await confirm(world.page, 'Save and re-arm', 'Re-armed 2 records.')
+    const stored = async () => (await world.store.list({}, { limit: 9 })).records
+    const changed = (await stored()).filter(({ state }) => state === 'ready')
+    expect(changed.map(({ message, destination }) => [message.id, destination])).toEqual([
+      ['a', 'archive'],
+      ['c', 'archive'],
+    ])
+    for (const { message } of changed) {
+      expect(message.attributes).toMatchObject({ priority: 9, tenant: 'x' })
+      expect(message.attributes).not.toHaveProperty('note')
+    }
+
+    await world.goTo('#/stores/orders/records?destination=billing')
+    await world.page.getByRole('button', { name: 'Edit and re-arm all parked that match' }).click()
+    await dialog.getByText('This changes and re-arms 2 records.').waitFor()
+    await dialog.getByLabel('Destination').fill('archive')
+    await confirm(world.page, 'Save and re-arm', 'Re-armed 2 records.')
+    expect((await stored()).map(({ message, state, destination }) => [message.id, state, destination])).toEqual([
+      ...['a', 'b', 'c', 'd'].map((id) => [id, 'ready', 'archive']),
+      ['other', 'parked', 'shipping'],
+    ])
+    expect((await world.store.audit({ limit: 1 }))[0]).toMatchObject({ action: 'rearm', count: 2, reason: 'broker is back' })
   })
 
   it('filters by what was typed, and pages by cursors', async () => {
@@ -203,7 +249,7 @@ describe('the list of records', () => {
       return await list(filter, page)
     }
     await world.goTo('#/stores/orders/records?state=parked')
-    await world.page.getByRole('button', { name: 'Re-arm all that match' }).click()
+    await world.page.getByRole('button', { name: 'Re-arm all that match', exact: true }).click()
     const dialog = world.page.getByRole('dialog')
     await dialog.getByLabel('Reason').fill('test')
     await dialog.getByRole('button', { name: 'Re-arm', exact: true }).click()
@@ -219,7 +265,7 @@ describe('the list of records', () => {
     const world = await open()
     await world.addParked([refused])
     await world.goTo('#/stores/orders/records?state=parked')
-    await world.page.getByRole('button', { name: 'Re-arm all that match' }).click()
+    await world.page.getByRole('button', { name: 'Re-arm all that match', exact: true }).click()
     await world.page.getByText('This re-arms 1 record.').waitFor()
     const audited = world.store.audited.bind(world.store)
     world.store.audited = async () => {
@@ -232,7 +278,7 @@ describe('the list of records', () => {
     await world.page.keyboard.press('Escape')
     await dialog.waitFor({ state: 'detached' })
     world.store.audited = audited
-    await world.page.getByRole('button', { name: 'Re-arm all that match' }).click()
+    await world.page.getByRole('button', { name: 'Re-arm all that match', exact: true }).click()
     await confirm(world.page, 'Re-arm', 'Re-armed 1 record.')
   })
 })
