@@ -23,7 +23,11 @@ export function dashboardCommand(execute: Execute): Command {
       setting('--store <url>', `${storeUrls}; repeatable, and with a name: orders=postgres://…`, { parse: parseUrls }),
     ),
   )
-    .addOption(setting('--broker <url>', `${brokerUrls}, which has dead letters; repeatable, and with a name`, { parse: parseUrls }))
+    .addOption(
+      setting('--broker <url>', `${brokerUrls}, which has dead letters, and is checked by the doctor; repeatable, and with a name`, {
+        parse: parseUrls,
+      }),
+    )
     .option(
       '--dead-letters <destination>',
       'a queue, subject, topic or stream with dead letters; repeatable; of several brokers: broker=destination',
@@ -78,7 +82,8 @@ async function serve(session: Session, { store = [], broker = [], deadLetters = 
   const { output, signal } = session
   output.object({ url: served.url })
   output.line(`The dashboard is at ${served.url}`)
-  if (broker.length > 0 && deadLetters.length === 0) output.line('The broker is not used: add --dead-letters to show its dead letters.')
+  if (broker.length > 0 && deadLetters.length === 0)
+    output.line('Only the doctor uses the broker: add --dead-letters to show its dead letters.')
   output.line('Ctrl-C ends it.')
   if (!signal.aborted) await once(signal, 'abort')
   return exitCode.ok

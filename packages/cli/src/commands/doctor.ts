@@ -1,8 +1,8 @@
 import { silentLogger } from '@ackord/core'
 import type { Command } from 'commander'
 import { openBroker } from '../brokers/open-broker.ts'
-import { type Check, check } from '../doctor/check.ts'
-import { checkStore } from '../doctor/store-checks.ts'
+import type { Check } from '../doctor/check.ts'
+import { connectionProblem, destinationProblem, inspectBroker, inspectStore } from '../doctor/inspect.ts'
 import { type CommandError, type ExitCode, exitCode, usageError } from '../output/errors.ts'
 import { explainFailure } from '../output/explain-failure.ts'
 import type { Output } from '../output/output.ts'
@@ -53,12 +53,12 @@ async function diagnose(session: Session, options: DoctorOptions): Promise<ExitC
     // An invalid URL or option is reported as in all other commands.
     if (failure.exitCode === exitCode.usage) throw error
     failures.push(failure)
-    findings.push({ of, ...check('connection', 'problem', `${failure.message} ${failure.hint ?? ''}`.trim()) })
+    findings.push({ of, ...connectionProblem(failure) })
   }
   const destinations =
-    options.store === undefined ? [] : await inspectStore(session, options, findings).catch((error: unknown) => fail('store', error))
+    options.store === undefined ? [] : await findInStore(session, options, findings).catch((error: unknown) => fail('store', error))
   if (options.broker !== undefined) {
-    await inspectBroker(session, options.broker, destinations ?? [], findings).catch((error: unknown) => fail('broker', error))
+    await findInBroker(session, options.broker, destinations ?? [], findings).catch((error: unknown) => fail('broker', error))
   }
   show(session.output, findings, session)
   if (failures[0] !== undefined) return failures[0].exitCode
@@ -72,23 +72,19 @@ async function diagnose(session: Session, options: DoctorOptions): Promise<ExitC
   return findings.some(({ state }) => failing[state]) ? exitCode.failed : exitCode.ok
 }
 
-async function inspectStore(session: Session, options: DoctorOptions, findings: Finding[]): Promise<readonly string[]> {
+async function findInStore(session: Session, options: DoctorOptions, findings: Finding[]): Promise<readonly string[]> {
   const { order, mode } = options
   checkMode([options.store ?? ''], { mode, order })
   await using store = await openStoreOf(options, session)
-  findings.push({ of: 'store', ...check('connection', 'ok', `${store.address} answers.`) })
-  const { checks, destinations } = await checkStore(store, { order, mode })
+  const { checks, destinations } = await inspectStore(store, { order, mode })
   findings.push(...checks.map((each): Finding => ({ of: 'store', ...each })))
   return destinations
 }
 
-async function inspectBroker({ secrets }: Session, url: string, destinations: readonly string[], findings: Finding[]): Promise<void> {
+async function findInBroker({ secrets }: Session, url: string, destinations: readonly string[], findings: Finding[]): Promise<void> {
   await using broker = await openBroker(url, { option: '--broker', logger: silentLogger, secrets })
-  findings.push({ of: 'broker', ...check('connection', 'ok', `${broker.address} answers.`) })
-  for (const destination of destinations) {
-    const problem = await broker.problemOf?.(destination)
-    if (problem !== undefined) findings.push({ of: 'broker', ...check('destination', 'problem', problem) })
-  }
+  const { checks, problems } = await inspectBroker(broker, destinations)
+  for (const each of [...checks, ...Array.from(problems.values(), destinationProblem)]) findings.push({ of: 'broker', ...each })
 }
 
 function show(output: Output, findings: readonly Finding[], { secrets }: Session): void {

@@ -1,13 +1,12 @@
 import type { IncomingMessage, RequestListener } from 'node:http'
-import { type Authorize, allowEverybody, createDashboard, type Dashboard, type DeadLetterPort, type DoctorCheck } from '@ackord/dashboard'
+import { type Authorize, allowEverybody, createDashboard, type Dashboard, type DeadLetterPort } from '@ackord/dashboard'
 import type { OutboxAdmin } from '@ackord/outbox'
-import type { Check } from '../doctor/check.ts'
-import { checkStore } from '../doctor/store-checks.ts'
 import { usageError } from '../output/errors.ts'
 import type { Session } from '../session.ts'
 import { namedUrls } from '../settings/named-urls.ts'
 import { openStoreOf, type StoreOptions } from '../stores/open-store.ts'
 import type { Store } from '../stores/store.ts'
+import { diagnose } from './dashboard-doctor.ts'
 import { type HttpServer, type ServerAddress, startHttpServer } from './http-server.ts'
 import { type DeadLetterOptions, openDeadLetters } from './open-dead-letters.ts'
 import { TokenGate } from './token-gate.ts'
@@ -68,7 +67,8 @@ export async function serveDashboard(session: Session, options: DashboardOptions
     }
     const letters = await openDeadLetters(session, { brokers, deadLetters, group, deliveryLimit })
     opened.push(letters)
-    const served = await serveStores(session, stores, { host, port, token, by, userHeader, readOnly, traceUrl }, letters.ports)
+    const serving = { host, port, token, by, userHeader, readOnly, traceUrl }
+    const served = await serveStores(session, stores, serving, { deadLetters: letters.ports, brokers: namedUrls('--broker', brokers) })
     opened.push(served)
     return { url: served.url, [Symbol.asyncDispose]: closeAll }
   } catch (error) {
@@ -77,12 +77,18 @@ export async function serveDashboard(session: Session, options: DashboardOptions
   }
 }
 
+interface ServedBrokers {
+  readonly deadLetters?: Readonly<Record<string, DeadLetterPort>> | undefined
+  /** The URLs of brokers that the doctor checks, by name. */
+  readonly brokers?: ReadonlyMap<string, string> | undefined
+}
+
 /** Serves the dashboard of open stores until it is disposed. The `url` has the token in it. */
 export async function serveStores(
   session: Session,
   stores: ReadonlyMap<string, Store>,
   { host, port, token, by = 'unknown', userHeader, readOnly = false, traceUrl }: ServingOptions,
-  deadLetters: Readonly<Record<string, DeadLetterPort>> = {},
+  { deadLetters = {}, brokers = new Map() }: ServedBrokers = {},
 ): Promise<HttpServer> {
   const gate = new TokenGate(token)
   const everybody = allowEverybody()
@@ -92,7 +98,8 @@ export async function serveStores(
     const identity = await everybody(request, incoming)
     return name === undefined || identity === undefined ? undefined : { ...identity, name }
   }
-  const dashboard = dashboardOf(stores, authorize, session, { readOnly, traceUrl, deadLetters })
+  const doctor = () => diagnose(session, stores, brokers)
+  const dashboard = dashboardOf(stores, authorize, session, { readOnly, traceUrl, deadLetters, doctor })
   const serve: RequestListener = (request, response) => {
     if (!gate.exchange(request, response)) dashboard.node(request, response)
   }
@@ -114,6 +121,7 @@ function dashboardOf(
     readonly readOnly: boolean
     readonly traceUrl: string | undefined
     readonly deadLetters: Readonly<Record<string, DeadLetterPort>>
+    readonly doctor: () => ReturnType<typeof diagnose>
   },
 ): Dashboard {
   const logger = output.logger()
@@ -121,7 +129,6 @@ function dashboardOf(
     ...options,
     stores: Object.fromEntries([...stores].map(([name, store]): [string, OutboxAdmin] => [name, store.outbox({ logger })])),
     inboxes: Object.fromEntries([...stores].map(([name, store]) => [name, store.inbox(logger)])),
-    doctor: () => diagnose(stores),
     authorize,
     logger,
   })
@@ -151,27 +158,4 @@ function userIn({ headersDistinct }: IncomingMessage, header: string): string | 
 
 function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || /^127(\.\d{1,3}){3}$/.test(host)
-}
-
-async function diagnose(stores: ReadonlyMap<string, Store>): Promise<readonly DoctorCheck[]> {
-  const checks: DoctorCheck[] = []
-  for (const [store, opened] of stores) {
-    const found = await checkStore(opened)
-    checks.push(
-      ...found.checks.map(({ name, state, text, statements = [] }) => ({
-        store,
-        title: name,
-        result: results[state],
-        text: [text, ...statements].join('\n'),
-      })),
-    )
-  }
-  return checks
-}
-
-const results: Readonly<Record<Check['state'], DoctorCheck['result']>> = {
-  ok: 'ok',
-  warning: 'warning',
-  problem: 'failed',
-  unknown: 'unknown',
 }

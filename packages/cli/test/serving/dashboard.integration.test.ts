@@ -51,7 +51,7 @@ describe('ackord dashboard', () => {
       body: '{}',
     })
     expect(await doctor.json()).toMatchObject({
-      checks: expect.arrayContaining([expect.objectContaining({ store: 'orders', result: 'ok' })]),
+      checks: expect.arrayContaining([expect.objectContaining({ of: 'store', store: 'orders', title: 'connection', result: 'ok' })]),
     })
 
     command.child.kill('SIGINT')

@@ -41,7 +41,8 @@ export function Doctor(): VNode {
       </p>
       {checks.value === undefined ? (
         <Empty title="Is everything set up well?">
-          The checks of `ackord doctor`: schema, rights, settings of the server and health of the outbox.
+          The checks of `ackord doctor`: connections, schema, rights, settings of the servers, health of the outbox and destinations at the
+          brokers.
         </Empty>
       ) : (
         <div class="card">
@@ -49,16 +50,18 @@ export function Doctor(): VNode {
             <thead>
               <tr>
                 <th scope="col">Check</th>
-                <th scope="col">Store</th>
+                <th scope="col">Of</th>
                 <th scope="col">Result</th>
                 <th scope="col">Explanation</th>
               </tr>
             </thead>
             <tbody>
-              {checks.value.map(({ store, title, result, text }) => (
-                <tr key={`${store} ${title}`}>
+              {checks.value.map(({ store, of = 'store', title, result, text }) => (
+                <tr key={`${of} ${store} ${title} ${text}`}>
                   <th scope="row">{visibleText(title)}</th>
-                  <td data-label="Store">{visibleText(store)}</td>
+                  <td data-label="Of">
+                    {of} {visibleText(store)}
+                  </td>
                   <td data-label="Result">
                     <StateBadge state={badges[result]} text={result} />
                   </td>
