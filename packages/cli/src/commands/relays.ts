@@ -1,4 +1,5 @@
-import type { DestinationPause, RelayReport } from '@ackord/outbox'
+import { systemRuntime } from '@ackord/core'
+import type { DestinationPause, OutboxRate, RelayReport } from '@ackord/outbox'
 import type { Command } from 'commander'
 import type { Output } from '../output/output.ts'
 import type { Column } from '../output/table.ts'
@@ -13,11 +14,25 @@ interface Relays {
   readonly address: string
   readonly relays: readonly RelayReport[]
   readonly pauses: readonly DestinationPause[]
+  readonly perMinute: PerMinute
 }
+
+/** What all relays of the store did in one minute. */
+interface PerMinute {
+  /** The start of the minute. */
+  readonly from: number
+  readonly destinations: readonly Pick<OutboxRate, 'destination' | 'published' | 'failed' | 'parked'>[]
+}
+
+const minute = 60_000
+/** Milliseconds. A destination for which relays did something in this time is listed, also if that has ended. */
+const ratesAge = 5 * minute
 
 export function relaysCommand(execute: Execute): Command {
   return addWatch(storeCommand('relays'))
-    .description('Lists the relays that are alive, what each of them has in flight, and the destinations that are paused.')
+    .description(
+      'Lists the relays that are alive, what each of them has in flight, what they publish per minute, and the destinations that are paused.',
+    )
     .action(
       execute(
         (session, options: WatchedOptions) =>
@@ -26,6 +41,7 @@ export function relaysCommand(execute: Execute): Command {
               address,
               relays: await partOf(outbox, 'relays')(),
               pauses: await partOf(outbox, 'pauses')(),
+              perMinute: perMinuteOf(await partOf(outbox, 'rates')({ maxAge: ratesAge }), systemRuntime.now()),
             }),
             object: relaysObject,
             lines: (found) => relayLines(session.output, found),
@@ -35,7 +51,34 @@ export function relaysCommand(execute: Execute): Command {
     )
 }
 
-function relaysObject({ address, relays, pauses }: Relays): object {
+/**
+ * The last whole minute that ended at least a minute ago, as on the dashboard: relays report about once a minute, and without their reports a later one would look like a drop. A report
+ * that lies in two minutes counts for both, by its share of each.
+ */
+function perMinuteOf(rates: readonly OutboxRate[], now: number): PerMinute {
+  const from = (Math.floor(now / minute) - 2) * minute
+  const sums = new Map<string, { published: number; failed: number; parked: number }>()
+  for (const { destination, at, duration, published, failed, parked } of rates) {
+    const length = Math.max(1, duration)
+    const share = Math.max(0, Math.min(at, from + minute) - Math.max(at - length, from)) / length
+    const sum = sums.get(destination) ?? { published: 0, failed: 0, parked: 0 }
+    sums.set(destination, {
+      published: sum.published + published * share,
+      failed: sum.failed + failed * share,
+      parked: sum.parked + parked * share,
+    })
+  }
+  const rounded = (value: number) => Math.round(value * 10) / 10
+  const destinations = Array.from(sums, ([destination, { published, failed, parked }]) => ({
+    destination,
+    published: rounded(published),
+    failed: rounded(failed),
+    parked: rounded(parked),
+  }))
+  return { from, destinations: destinations.sort((one, other) => (one.destination < other.destination ? -1 : 1)) }
+}
+
+function relaysObject({ address, relays, pauses, perMinute }: Relays): object {
   return {
     store: address,
     relays: relays.map(({ uptime, age, inFlight, down, ownedPartitions, ...rest }) => ({
@@ -47,10 +90,11 @@ function relaysObject({ address, relays, pauses }: Relays): object {
       down: down.map(({ destination, downFor }) => ({ destination, down_for_ms: downFor })),
     })),
     pauses: pauses.map(({ since, until, ...rest }) => ({ ...rest, since: instant(since), until: instant(until) ?? null })),
+    per_minute: { from: instant(perMinute.from), destinations: perMinute.destinations },
   }
 }
 
-function relayLines(output: Output, { address, relays, pauses }: Relays): readonly string[] {
+function relayLines(output: Output, { address, relays, pauses, perMinute }: Relays): readonly string[] {
   const columns: readonly Column<RelayReport>[] = [
     { heading: 'HOST', cell: ({ host }) => host, cut: { rank: 3, min: 8 } },
     { heading: 'PID', cell: ({ pid }) => pid },
@@ -71,7 +115,17 @@ function relayLines(output: Output, { address, relays, pauses }: Relays): readon
   ]
   return [
     ...(relays.length === 0 ? [`No relay of ${address} has reported in the last 30 seconds.`] : output.table(columns, relays)),
+    ...(perMinute.destinations.length === 0 ? [] : ['', ...output.table(rateColumns(output), perMinute.destinations)]),
     ...(pauses.length === 0 ? [] : ['', ...pauses.map((pause) => output.colours.yellow(pauseLine(pause)))]),
+  ]
+}
+
+function rateColumns({ colours }: Output): readonly Column<PerMinute['destinations'][number]>[] {
+  return [
+    { heading: 'DESTINATION', cell: ({ destination }) => destination, cut: { rank: 1, min: 11 } },
+    { heading: 'PUBLISHED/MIN', cell: ({ published }) => published },
+    { heading: 'FAILED/MIN', cell: ({ failed }) => failed, colour: (text, { failed }) => (failed > 0 ? colours.yellow(text) : text) },
+    { heading: 'PARKED/MIN', cell: ({ parked }) => parked, colour: (text, { parked }) => (parked > 0 ? colours.yellow(text) : text) },
   ]
 }
 

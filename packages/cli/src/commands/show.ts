@@ -80,7 +80,7 @@ function partitionObject({ number, owner }: RecordPartition): object {
 }
 
 function partitionText({ number, owner }: RecordPartition): string {
-  return owner === undefined ? `${number}, not owned by a relay` : `${number}, owned by ${owner.host} pid ${owner.pid}`
+  return owner === undefined ? `${number}, no relay has reported that it owns it` : `${number}, owned by ${owner.host} pid ${owner.pid}`
 }
 
 /** As text if it is valid UTF-8. */

@@ -65,7 +65,12 @@ describe.each([
     const value = JSON.stringify({ ...report, ownedPartitions: '0-127, 128-255' })
     await outbox.notes?.put('relay', [{ name: 'r1', value }], 30_000)
 
-    expect((await ackord(['relays', ...world.args])).stdout).toMatch(/PARTITIONS +OWNS .*\nweb-1 .* 255 +0-127, 128-255 /)
+    const rate = { destination: 'orders', duration: 300_000, published: 500, failed: 25, parked: 1 }
+    await outbox.notes?.put('rate', [{ name: 'r1/0', value: JSON.stringify(rate) }], 300_000)
+
+    const { stdout } = await ackord(['relays', ...world.args])
+    expect(stdout).toMatch(/PARTITIONS +OWNS .*\nweb-1 .* 255 +0-127, 128-255 /)
+    expect(stdout).toMatch(/\n\nDESTINATION +PUBLISHED\/MIN +FAILED\/MIN +PARKED\/MIN\norders +100 +5 +0\.2\n/)
     expect((await ackord(['relays', '--json', ...world.args])).last).toMatchObject({ relays: [{ owned_partitions: '0-127, 128-255' }] })
     const [shown, { last }] = await Promise.all([ackord(['show', id, ...world.args]), ackord(['show', id, '--json', ...world.args])])
     const hasPartitions = records[0]?.partition !== undefined

@@ -1,6 +1,7 @@
 import { silentLogger } from '@ackord/core'
 import type { Overview, RecordDetail, RecordPage, RecordSummary } from '@ackord/dashboard'
 import { beforeAll, expect, it } from 'vitest'
+import { ratesPerMinute } from '../../../dashboard/page/state/rates.ts'
 import { openWorld } from '../../../dashboard/test/support/world.ts'
 import { ackord } from '../support/ackord.ts'
 import { bundleMain } from '../support/bundle-main.ts'
@@ -36,15 +37,21 @@ function defined(row: Row): Row {
   return Object.fromEntries(Object.entries(row).filter(([, value]) => value !== undefined))
 }
 
-it('the API of the dashboard and `status`, `list` and `show` say the same of a store', async () => {
+it('the API of the dashboard and `status`, `list`, `show` and `relays` say the same of a store', async () => {
   await using store = await openTestStore()
   await store.fill('orders', 3)
   await store.park('connect ECONNREFUSED 10.0.0.7:5672')
   await store.fill('orders', 2)
   await store.fill('mail', 1)
   const outbox = store.store.outbox({ logger: silentLogger })
-  const relay = { host: 'web-1', pid: 7, partitions: 256, ownedPartitions: '0-255' }
+  const relay = { host: 'web-1', pid: 7, partitions: 256, ownedPartitions: '0-255', uptime: 1, inFlight: 0, down: [] }
   await outbox.notes?.put('relay', [{ name: 'r1', value: JSON.stringify(relay) }], 30_000)
+  const rate = { duration: 300_000, published: 500, failed: 25, parked: 1 }
+  await outbox.notes?.put(
+    'rate',
+    ['orders', 'mail', 'orders'].map((destination, index) => ({ name: `rate-${index}`, value: JSON.stringify({ ...rate, destination }) })),
+    300_000,
+  )
   await using world = await openWorld({ stores: { shop: outbox } })
   const run = async (command: string, ...args: readonly string[]) => {
     const ended = await ackord([command, ...args, '--json', ...store.args])
@@ -60,6 +67,26 @@ it('the API of the dashboard and `status`, `list` and `show` say the same of a s
       .sort((one, other) => (String(one.destination) < String(other.destination) ? -1 : 1))
   expect(counts(status['destinations'] as readonly Row[])).toEqual(counts((overview?.destinations ?? []) as never))
   expect(Math.abs(Number(status['oldest_age_ms']) - (overview?.oldestAge ?? Number.NaN))).toBeLessThan(60_000)
+
+  // Rates are read in the round after the counts.
+  await world.runtime.advance(2000)
+  const [{ rates = [] } = {}] = (await world.client.get<Overview>('overview')).body.stores
+  const { per_minute: perMinute, relays } = await run('relays')
+  expect(relays).toMatchObject([{ host: 'web-1', pid: 7, owned_partitions: '0-255' }])
+  const { from, destinations } = perMinute as { readonly from: string; readonly destinations: readonly Row[] }
+  const onPage = (destination: string) => {
+    const { at, published, failed, parked } = ratesPerMinute(
+      rates.filter((each) => each.destination === destination),
+      Date.now(),
+    )
+    const index = at.indexOf(Date.parse(from))
+    return { destination, published: published[index], failed: failed[index], parked: parked[index] }
+  }
+  expect(destinations).toEqual([onPage('mail'), onPage('orders')])
+  expect(destinations).toEqual([
+    { destination: 'mail', published: 100, failed: 5, parked: 0.2 },
+    { destination: 'orders', published: 200, failed: 10, parked: 0.4 },
+  ])
 
   for (const [query, args] of [
     ['', []],

@@ -14,7 +14,7 @@ import { Age, Instant } from './times.tsx'
 
 export function DestinationTable({ overview }: { readonly overview: StoreOverview }): VNode {
   return (
-    <table class="stacked">
+    <table class="stacked destinations">
       <thead>
         <tr>
           <th scope="col">Destination</th>
@@ -28,7 +28,10 @@ export function DestinationTable({ overview }: { readonly overview: StoreOvervie
             Oldest
           </th>
           <th scope="col" class="number">
-            Per min
+            Published/min
+          </th>
+          <th scope="col" class="number">
+            Failed/min
           </th>
           {may('pause') && (
             <th scope="col">
@@ -49,10 +52,11 @@ export function DestinationTable({ overview }: { readonly overview: StoreOvervie
 function DestinationRow({ overview, destination }: { readonly overview: StoreOverview; readonly destination: DestinationOverview }): VNode {
   const { store, rates, at } = overview
   const name = destination.destination
-  const { published } = ratesPerMinute(
+  const { published, failed } = ratesPerMinute(
     rates.filter((rate) => rate.destination === name),
     at,
   )
+  const failedNow = Math.round(failed.at(-1) ?? 0)
   return (
     <tr>
       <th scope="row">
@@ -78,11 +82,14 @@ function DestinationRow({ overview, destination }: { readonly overview: StoreOve
       <td class="number" data-label="Oldest">
         <Age age={destination.oldestAge} />
       </td>
-      <td class="number" data-label="Per min">
+      <td class="number" data-label="Published/min">
         <span class="trend">
           <Sparkline values={published} />
           {wholeNumber(published.at(-1) ?? 0)}
         </span>
+      </td>
+      <td class="number" data-label="Failed/min">
+        <span class={failedNow > 0 ? 'alarming' : 'muted'}>{wholeNumber(failedNow)}</span>
       </td>
       {may('pause') && (
         <td class="actions">

@@ -39,7 +39,7 @@ export function Facts({ store, record }: { readonly store: string; readonly reco
             <>
               {partition.number}
               {partition.owner === undefined
-                ? ', not owned by a relay'
+                ? ', no relay has reported that it owns it'
                 : `, owned by ${visibleText(partition.owner.host)} pid ${partition.owner.pid}`}
             </>
           )}

@@ -60,6 +60,17 @@ describe('the overview', () => {
     await world.page.getByText(`${partition}, owned by one pid 7`).waitFor()
   })
 
+  it('shows what was published and what has failed per minute, by destination', async () => {
+    const world = await open()
+    await world.add('billing', {})
+    const rate = { destination: 'billing', duration: 300_000, published: 500, failed: 25, parked: 0 }
+    await world.store.notes.put('rate', [{ name: 'r', value: JSON.stringify(rate) }], 300_000)
+    await world.goTo('#/')
+    const row = world.page.getByRole('row', { name: 'billing' })
+    await expect.poll(() => row.locator('[data-label="Failed/min"]').textContent()).toBe('5')
+    expect(await row.locator('[data-label="Published/min"]').textContent()).toBe('100')
+  })
+
   it('polls if events do not arrive', async () => {
     const world = await open()
     await world.page.route('**/api/events', (route) => route.abort())
