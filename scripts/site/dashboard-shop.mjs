@@ -24,7 +24,7 @@ const unknownAddress = { error: "No route for address 'Rua Augusta 27'", cause: 
 /** A dashboard over a shop that has been running for half an hour. */
 export async function openShop() {
   const runtime = new VirtualRuntime({ start: Date.UTC(2026, 10, 18, 9, 0, 40) })
-  const store = new MemoryOutboxStore({ runtime, source: '/shop', retain: true })
+  const store = new MemoryOutboxStore({ runtime, source: '/shop', retain: true, order: 'perKey' })
   const metrics = dashboardMetrics({ runtime })
   const letters = deadLetters(runtime)
   const dashboard = createDashboard({
@@ -32,13 +32,15 @@ export async function openShop() {
     inboxes: { orders: inboxOf(runtime) },
     deadLetters: { 'orders.dead': lettersPort(letters) },
     metrics,
-    doctor: async () => checks,
+    doctor: async () => checksOf(await store.stats()),
     traceUrl: 'https://traces.example/{traceId}',
     authorize: () => ({ ...allowed, name: 'ada@example.com' }),
     logger: silentLogger,
     runtime,
   })
   let orders = 0
+  /** How many records of each destination a relay has tried. */
+  const tried = new Map()
 
   /** @param {keyof typeof traffic} destination @param {number} count */
   async function place(destination, count) {
@@ -77,17 +79,21 @@ export async function openShop() {
   async function relay(down, destinations = Object.keys(traffic)) {
     const claimed = await store.claim({ limit: 10_000, lease: 30 * second, destinations })
     const counts = new Map()
-    const outcomes = claimed.map((record, index) => {
+    const outcomes = claimed.map((record) => {
       const { id, token, destination } = record
+      const number = tried.get(destination) ?? 0
+      tried.set(destination, number + 1)
       const count = counts.get(destination) ?? { published: 0, failed: 0, parked: 0 }
       counts.set(destination, count)
       const settled = (/** @type {'failed' | 'parked'} */ result, /** @type {typeof refused} */ why) => {
         count[result] += 1
-        return result === 'parked' ? { id, token, result, ...why } : { id, token, result, ...why, retryAfter: 90 * second }
+        return result === 'parked'
+          ? { id, token, result, ...why }
+          : { id, token, result, ...why, retryAfter: (60 + ((number * 7) % 60)) * second }
       }
-      if (destination === down) return settled(index % 23 === 0 ? 'parked' : 'failed', refused)
-      if (destination === 'payment-commands' && index % 61 === 7) return settled('parked', declined)
-      if (destination === 'shipping-requests' && index % 97 === 11) return settled('parked', unknownAddress)
+      if (destination === down) return settled(number % 23 === 0 ? 'parked' : 'failed', refused)
+      if (destination === 'payment-commands' && number % 61 === 7) return settled('parked', declined)
+      if (destination === 'shipping-requests' && number % 97 === 11) return settled('parked', unknownAddress)
       count.published += 1
       return { id, token, result: /** @type {const} */ ('published') }
     })
@@ -177,11 +183,11 @@ async function operate(store, runtime) {
 }
 
 function relays() {
-  const common = { destinations: undefined, down: [], partitions: undefined, failed: 61, parked: 14 }
+  const common = { destinations: undefined, down: [], partitions: 128, failed: 61, parked: 14 }
   return [
-    { name: 'r-1', value: JSON.stringify({ ...common, host: 'orders-7c9d', pid: 17, uptime: 31 * minute, inFlight: 12, published: 6204 }) },
-    { name: 'r-2', value: JSON.stringify({ ...common, host: 'orders-b41f', pid: 17, uptime: 29 * minute, inFlight: 7, published: 5911 }) },
-  ]
+    { ...common, host: 'orders-7c9d', pid: 17, ownedPartitions: '0-127', uptime: 31 * minute, inFlight: 12, published: 6204 },
+    { ...common, host: 'orders-b41f', pid: 17, ownedPartitions: '128-255', uptime: 29 * minute, inFlight: 7, published: 5911 },
+  ].map((relay, index) => ({ name: `r-${index + 1}`, value: JSON.stringify(relay) }))
 }
 
 /** @param {VirtualRuntime} runtime @returns {import('@ackord/outbox').InboxAdmin} */
@@ -231,10 +237,16 @@ function lettersPort(letters) {
   }
 }
 
-/** @type {readonly import('@ackord/dashboard').DoctorCheck[]} */
-const checks = [
-  { store: 'orders', title: 'schema', result: 'ok', text: 'The tables have the version of this release.' },
-  { store: 'orders', title: 'privileges', result: 'ok', text: 'The user may do everything that relay and operators need.' },
-  { store: 'orders', title: 'oldest record', result: 'ok', text: 'The oldest record that is not published was stored 29 seconds ago.' },
-  { store: 'orders', title: 'parked records', result: 'warning', text: '113 records are parked. Re-arm or discard them.' },
-]
+/** As `ackord dashboard` finds them. @param {import('@ackord/outbox').OutboxStats} stats @returns {readonly import('@ackord/dashboard').DoctorCheck[]} */
+function checksOf({ destinations }) {
+  const parked = destinations.reduce((sum, counts) => sum + counts.parked, 0)
+  const store = /** @type {const} */ ({ of: 'store', store: 'orders', result: 'ok' })
+  const broker = /** @type {const} */ ({ of: 'broker', store: 'rabbit', result: 'ok' })
+  return [
+    { ...store, title: 'connection', text: 'postgres://orders@db.example:5432/shop answers.' },
+    { ...store, title: 'schema', text: 'The tables exist, in a version that this command supports.' },
+    { ...store, title: 'privileges', text: 'The user has all privileges that a service and a relay need.' },
+    { ...store, title: 'backlog', result: 'warning', text: `${parked} records are parked: \`ackord list --state parked\`.` },
+    { ...broker, title: 'connection', text: 'amqp://orders@rabbit.example:5672 answers.' },
+  ]
+}
