@@ -330,7 +330,8 @@ export class FairQueue<Entry extends Turn> {
   /** The expected number of milliseconds between messages of a tenant that is at a limit. */
   #distanceOf({ limits: { rate }, distance, startedAt }: Tenant<Entry>): number {
     const byRate = rate === undefined ? 0 : rate.interval / rate.limit
-    return Math.max(byRate, distance, this.#options.runtime.monotonic() - startedAt)
+    const sinceLast = this.#options.runtime.monotonic() - startedAt
+    return Math.max(byRate, distance, sinceLast < shortWait ? 0 : sinceLast)
   }
 
   /** The message is nacked until about its turn: behind those of its tenant that wait here, and behind those that were returned before. */

@@ -124,6 +124,8 @@ export class Dispatcher {
       this.#nackQueued()
       this.#fair?.stop()
       this.#options.release()
+      // With fairness, messages may wait although none is running.
+      this.#onDrained?.()
       this.#onRoom?.()
       this.#onStop?.()
     }
