@@ -2,7 +2,7 @@
 
 // Crashes of whole services
 export type { CrashObservation, CrashPoint, CrashScenario, CrashWorld, OpenCrashWorld, ServiceProgram } from './crash/crash-points.ts'
-export { crashPoints, idempotencyCrashPoints } from './crash/crash-points.ts'
+export { crashPoints, idempotencyCrashPoints, rateCrashPoints } from './crash/crash-points.ts'
 export type { CrashOptions } from './crash/process/crash-scenarios.ts'
 export { crashScenarios } from './crash/process/crash-scenarios.ts'
 export type { CrashableProcess, RunningService } from './crash/process/service-process.ts'

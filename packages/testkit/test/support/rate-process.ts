@@ -44,6 +44,8 @@ export async function runRateProcess(limiter: RateLimiter): Promise<void> {
   const run = router.run(broker.source('events', { prefetch: 500 }))
   setTimeout(() => void router.stop(), duration)
   await run
+  // Returned messages would keep the process alive.
+  await broker.close()
 }
 
 export interface SharedRate {
