@@ -58,7 +58,9 @@ describe('redisRateLimiter()', () => {
   it('has no key for a full bucket', async () => {
     await using world = await open(single)
     const { limiter } = world
-    await limiter.take([{ key: 'a', limit: 1000, interval: 1000, burst: 10, wanted: 10, returned: 0 }], { signal: new AbortController().signal })
+    await limiter.take([{ key: 'a', limit: 1000, interval: 1000, burst: 10, wanted: 10, returned: 0 }], {
+      signal: new AbortController().signal,
+    })
     await take(limiter, 'b')
     await limiter.take([{ key: 'b', ...perHour, wanted: 0, returned: 4 }], { signal: new AbortController().signal })
     // Redis removes an expired key within milliseconds when it is looked for.

@@ -64,7 +64,13 @@ async function takePermits(redis: Redis): Promise<void> {
   const { take } = redisRateLimiter(redis)
   const request = { limit: 10, interval: 1000, burst: 2, wanted: 2, returned: 0 }
   const signal = new AbortController().signal
-  await take([{ ...request, key: 'a' }, { ...request, key: 'b' }], { signal })
+  await take(
+    [
+      { ...request, key: 'a' },
+      { ...request, key: 'b' },
+    ],
+    { signal },
+  )
   await take([{ ...request, key: 'a' }], { signal })
   await take([{ ...request, key: 'a', wanted: 0, returned: 2 }], { signal })
 }

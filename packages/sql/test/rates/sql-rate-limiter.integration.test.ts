@@ -80,7 +80,9 @@ describe('sqlRateLimiter()', () => {
     await using world = await openPg()
     const limiter = sqlRateLimiter(world.database)
     await take(limiter, 'full', 'used')
-    await world.query("UPDATE ackord_notes SET written_at = now() - interval '1 minute', value = '0 0' WHERE kind LIKE 'rate:%' AND value LIKE '% 4'")
+    await world.query(
+      "UPDATE ackord_notes SET written_at = now() - interval '1 minute', value = '0 0' WHERE kind LIKE 'rate:%' AND value LIKE '% 4'",
+    )
     await take(limiter, 'used')
     const count = async () => Number((await world.query("SELECT count(*)::int AS n FROM ackord_notes WHERE kind LIKE 'rate:%'"))[0]?.['n'])
     expect(await count()).toBe(2)

@@ -76,7 +76,8 @@ export async function measureSharedRate(program: string, environment: Readonly<R
   let excess = -Infinity
   for (const [first, from] of began.entries()) {
     // A permit may be used within a second of when it was granted.
-    for (let last = first; last < began.length; last += 1) excess = Math.max(excess, last - first + 1 - allowedIn((began[last] ?? from) - from + 1000))
+    for (let last = first; last < began.length; last += 1)
+      excess = Math.max(excess, last - first + 1 - allowedIn((began[last] ?? from) - from + 1000))
   }
   return { total: began.length, excess, allowed: allowedIn(duration) }
 }
