@@ -18,7 +18,7 @@ export interface SqlRateLimiterOptions extends Pick<TableOptions, 'schema' | 'na
 const maxAttempts = 10
 /** In bytes: short enough for an index entry. */
 const maxNameBytes = 200
-/** The number of calls after which the rows of full buckets are removed, and the maximum number of such rows. */
+/** The number of requests after which rows of full buckets are removed; twice as many at most, so that they never become more and more. */
 const cleanEvery = 1000
 
 /**
@@ -48,7 +48,8 @@ export function sqlRateLimiter<Handle>(database: Database<Handle>, options: SqlR
   const kind = `rate:${name}`
   // The statements use the handle of the driver, whatever its type.
   const statements = dialect.store.rates(driver as Driver<unknown>, table)
-  let calls = 0
+  // The first call removes the rows that an earlier process has left.
+  let untilCleaning = 0
 
   async function take(buckets: readonly Bucket[]): ReturnType<RateStatements['take']> {
     for (let attempt = 1; ; attempt += 1) {
@@ -69,9 +70,12 @@ export function sqlRateLimiter<Handle>(database: Database<Handle>, options: SqlR
       const buckets = requests.map(bucketOf)
       // Sorted, so that no two callers deadlock.
       const rows = await take([...buckets].sort((one, other) => (one.name < other.name ? -1 : 1)))
-      calls += 1
-      // Beside the work. If it fails, a later call does it.
-      if (calls % cleanEvery === 0) void statements.removeFull(kind, cleanEvery).catch(() => {})
+      untilCleaning -= buckets.length
+      if (untilCleaning < 0) {
+        untilCleaning = cleanEvery
+        // Beside the work. If it fails, a later call does it.
+        void statements.removeFull(kind, 2 * cleanEvery).catch(() => {})
+      }
       const found = new Map(rows.map((row) => [row['name'], row]))
       return buckets.map((bucket) => grantOf(bucket, found.get(bucket.name)))
     },

@@ -78,18 +78,22 @@ describe('sqlRateLimiter()', () => {
 
   it('removes the rows of full buckets, and keeps the others', async () => {
     await using world = await openPg()
-    const limiter = sqlRateLimiter(world.database)
-    await take(limiter, 'full', 'used')
-    await world.query(
-      "UPDATE ackord_notes SET written_at = now() - interval '1 minute', value = '0 0' WHERE kind LIKE 'rate:%' AND value LIKE '% 4'",
-    )
-    await take(limiter, 'used')
+    const keys = async (limiter: RateLimiter, prefix: string) => {
+      await take(limiter, ...Array.from({ length: 600 }, (_, index) => `${prefix}${index}`))
+    }
     const count = async () => Number((await world.query("SELECT count(*)::int AS n FROM ackord_notes WHERE kind LIKE 'rate:%'"))[0]?.['n'])
-    expect(await count()).toBe(2)
-    const request = { key: 'used', ...perHour, wanted: 0 }
-    for (let call = 0; call < 1000; call += 1) await limiter.take([request], { signal })
+    await keys(sqlRateLimiter(world.database), 'full')
+    // As if they had been full for a minute.
+    await world.query("UPDATE ackord_notes SET written_at = now() - interval '1 minute', value = '0 4' WHERE kind LIKE 'rate:%'")
+    const limiter = sqlRateLimiter(world.database)
+    await take(limiter, 'used')
     await expect.poll(count, { timeout: 10_000 }).toBe(1)
-    expect((await take(limiter, 'used')).map(({ granted }) => granted)).toEqual([4])
+    expect((await take(limiter, 'used', 'full1')).map(({ granted }) => granted)).toEqual([4, 4])
+    await world.query("UPDATE ackord_notes SET written_at = now() - interval '1 minute', value = '0 4' WHERE kind LIKE 'rate:%'")
+    // A process that runs for long does it again and again.
+    await keys(limiter, 'a')
+    await keys(limiter, 'b')
+    await expect.poll(count, { timeout: 10_000 }).toBe(1200)
   })
 
   it('names the table that is missing', async () => {
