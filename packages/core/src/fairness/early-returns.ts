@@ -3,18 +3,19 @@ import type { Runtime } from '../ports/runtime.ts'
 
 /** The maximum number of returned messages that are remembered: a sample is enough. */
 const maxRemembered = 1000
-/** So many consecutive messages that come back too early mean that the broker has no delays. A few do so when a connection is lost. */
+/** So many consecutive messages that come back too early mean that the broker has no delays, or has just lost a connection. */
 const maxEarly = 20
 
 /** Finds out whether the broker ignores the delays of nacked messages, which would be redelivered in a hot loop. */
 export class EarlyReturns {
   readonly #runtime: Runtime
-  readonly #onIgnored: () => void
+  readonly #onIgnored: (event: { readonly isFirst: boolean }) => void
   /** When half of the delay is over, by message. */
   readonly #expected = new Map<string, number>()
   #early = 0
+  #isFirst = true
 
-  constructor(runtime: Runtime, onIgnored: () => void) {
+  constructor(runtime: Runtime, onIgnored: (event: { readonly isFirst: boolean }) => void) {
     this.#runtime = runtime
     this.#onIgnored = onIgnored
   }
@@ -37,7 +38,10 @@ export class EarlyReturns {
     this.#expected.delete(key)
     if (this.#runtime.monotonic() >= expected) this.#early = 0
     else this.#early += 1
-    if (this.#early === maxEarly) this.#onIgnored()
+    if (this.#early < maxEarly) return
+    this.#early = 0
+    this.#onIgnored({ isFirst: this.#isFirst })
+    this.#isFirst = false
   }
 }
 

@@ -13,6 +13,8 @@ import { PermitLease, type PermitOwner, Permits } from './permits.ts'
 const shortWait = 1000
 /** Milliseconds. The longest delay of a returned message. Sources that hold delayed messages themselves have the same limit. */
 const longestReturn = 600_000
+/** Milliseconds for which nothing is returned once the broker has ignored delays. A lost connection may look the same, so it is tried again. */
+const noReturns = 60_000
 /** Milliseconds for which the functions of the user are not asked again for the limits of a tenant that has messages. */
 const limitsKept = 1000
 /** Tenants without messages are forgotten when there are this many more. */
@@ -98,6 +100,8 @@ export class FairQueue<Entry extends Turn> {
   #size = 0
   #throttled = 0
   #returns: boolean
+  /** Nothing is returned before. */
+  #returnsFrom = 0
   #returnTimer: Timer | undefined
   #sweepAt = sweepEvery
   #stopped = false
@@ -106,12 +110,9 @@ export class FairQueue<Entry extends Turn> {
     const { settings, concurrency, runtime, logger, metrics } = options
     this.#options = options
     this.#returns = settings.excess === 'return'
-    this.#early = new EarlyReturns(runtime, () => {
-      this.#returns = false
-      logger.warn(
-        {},
-        "Messages that were nacked with a delay because of their tenant's limits come back at once: the broker does not support delays. They wait in the router from now on, which reads no more when its buffer is full of them.",
-      )
+    this.#early = new EarlyReturns(runtime, ({ isFirst }) => {
+      this.#returnsFrom = runtime.monotonic() + noReturns
+      if (isFirst) logger.warn({}, delaysIgnored)
     })
     this.#permits = new Permits({
       ...settings,
@@ -298,13 +299,17 @@ export class FairQueue<Entry extends Turn> {
   #returnExcess(): void {
     const { settings, runtime } = this.#options
     while (this.#returns && this.#throttled > settings.maxWaiting) {
-      const found = this.#excess()
+      const later = this.#returnsFrom - runtime.monotonic()
+      const found = later > 0 ? undefined : this.#excess()
       if (found === undefined) {
         // Which messages would wait for long may only show later.
-        this.#returnTimer ??= runtime.setTimeout(() => {
-          this.#returnTimer = undefined
-          this.#returnExcess()
-        }, shortWait)
+        this.#returnTimer ??= runtime.setTimeout(
+          () => {
+            this.#returnTimer = undefined
+            this.#returnExcess()
+          },
+          Math.max(shortWait, later),
+        )
         return
       }
       this.#return(found.tenant, found.index)
@@ -365,6 +370,9 @@ export class FairQueue<Entry extends Turn> {
     metrics.gauge('ackord.fairness.throttled', this.#throttled, {})
   }
 }
+
+const delaysIgnored =
+  "Messages that were nacked with a delay because of their tenant's limits come back at once: the broker has no delays, or the connection was lost. For a minute they wait in the router, which reads no more when its buffer is full of them. If this is logged although no connection was lost, set fairness.excess to 'wait'."
 
 function tenantOf({ by }: FairnessSettings, message: Message): string | undefined {
   const name: unknown = by(message)

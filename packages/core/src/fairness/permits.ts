@@ -193,11 +193,14 @@ export class Permits {
       this.#accept(owners, requests, await this.#own().take(requests, { signal: this.#stopped.signal }))
       return
     }
+    let grants: readonly RateGrant[]
     try {
-      this.#accept(owners, requests, await this.#call(requests))
+      grants = await this.#call(requests)
     } catch (error) {
       if (!this.#stopped.signal.aborted) this.#fail(error)
+      return
     }
+    this.#accept(owners, requests, grants)
   }
 
   /** Asks the failed limiter for nothing, beside the work: a call that is not answered must not delay messages. */

@@ -32,7 +32,7 @@ export interface RouterOptions extends CodecOptions {
   readonly buffer?: number | undefined
   /**
    * Shares the slots evenly among the tenants of the messages that the router has read, and limits tenants in concurrency and rate. The router then reads up to
-   * `concurrency + buffer` messages ahead; the `prefetch` of the source must be greater than that, best twice as much. Messages of one tenant begin in the order in which they were
+   * `concurrency + buffer` messages ahead, if the `prefetch` of the source allows that: best is twice as much. Messages of one tenant begin in the order in which they were
    * read. Default: messages begin in that order, whoever they belong to.
    */
   readonly fairness?: FairnessOptions | undefined

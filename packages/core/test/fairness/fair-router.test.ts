@@ -97,8 +97,7 @@ it('loses, repeats and reorders no message of a key, and keeps all limits, under
         const own = handled.filter((index) => steps[index]?.key === key)
         expect(own).toEqual(own.toSorted((one, other) => one - other))
       }
-      // Each run has its own limiter unless one is given, so a stop may begin with a full bucket again.
-      if (rate !== undefined && stops.length === 0) {
+      if (rate !== undefined) {
         for (const times of began.values()) {
           for (const [first, from] of times.entries()) {
             const allowed = (to: number) => rate.burst + ((to - from + 1000) * rate.limit) / rate.interval

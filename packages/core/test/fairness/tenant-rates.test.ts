@@ -301,7 +301,7 @@ describe('messages beyond the window', () => {
     }
   })
 
-  it('wait from the moment on when it shows that the broker has no delays', async () => {
+  it('wait for a minute when it shows that the broker has no delays, so that there is no hot loop', async () => {
     await using world = new MemoryWorld()
     const { runtime } = world
     const { router, logger } = openWorld({
@@ -324,8 +324,9 @@ describe('messages beyond the window', () => {
       },
     }
     const run = router.run(ignoring)
-    await runtime.advance(60_000)
-    expect(read).toBeLessThan(200)
+    await runtime.advance(600_000)
+    expect(read).toBeGreaterThan(50)
+    expect(read).toBeLessThan(1000)
     expect(logger.at('warn')).toHaveLength(1)
     await router.stop()
     await run

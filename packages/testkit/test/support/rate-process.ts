@@ -6,7 +6,7 @@ import { installProbe } from '@ackord/core/internal'
 const rate = { limit: 100, interval: 1000, burst: 20 }
 
 /** Milliseconds for which the processes of a test run. */
-const duration = 1500
+const duration = 1000
 
 /** In a process of its own: handles messages of one tenant at a shared rate, reports when each began, and may die right after it has taken permits. */
 export async function runRateProcess(limiter: RateLimiter): Promise<void> {
