@@ -26,6 +26,7 @@ export const sidebar = [
       { text: 'The outbox without a router', link: '/guides/outbox' },
       { text: 'The relay', link: '/guides/relay' },
       { text: 'Ordering', link: '/guides/ordering' },
+      { text: 'Fairness and limits per tenant', link: '/guides/fairness' },
       { text: 'Retries and dead letters', link: '/guides/retries-and-dead-letters' },
       { text: 'Large payloads and encryption', link: '/guides/payloads' },
       { text: 'Schema and migrations', link: '/guides/schema-and-migrations' },

@@ -42,6 +42,12 @@ export type { Destination } from './router/publish-outputs.ts'
 export type { PipeOptions, RouterHealth, RunOptions } from './router/router.ts'
 export type { ErrorDecision, RouterOptions } from './router/router-options.ts'
 
+// Fairness between tenants, and their rates
+export { memoryRateLimiter } from './fairness/memory-rate-limiter.ts'
+export type { FairnessOptions, Rate } from './fairness/fairness-options.ts'
+export type { MemoryRateLimiterOptions } from './fairness/memory-rate-limiter.ts'
+export type { RateGrant, RateLimiter, RateRequest } from './fairness/rate-limiter.ts'
+
 // Middleware of your own; the built-in ones are in @ackord/core/middleware
 export { compose, middleware } from './middleware/middleware.ts'
 export type { Middleware, MiddlewareInfo, MiddlewareRole, Process } from './middleware/middleware.ts'

@@ -2,7 +2,7 @@
 
 // Crashes of whole services
 export type { CrashObservation, CrashPoint, CrashScenario, CrashWorld, OpenCrashWorld, ServiceProgram } from './crash/crash-points.ts'
-export { crashPoints, idempotencyCrashPoints } from './crash/crash-points.ts'
+export { crashPoints, idempotencyCrashPoints, rateCrashPoints } from './crash/crash-points.ts'
 export type { CrashOptions } from './crash/process/crash-scenarios.ts'
 export { crashScenarios } from './crash/process/crash-scenarios.ts'
 export type { CrashableProcess, RunningService } from './crash/process/service-process.ts'
@@ -71,6 +71,12 @@ export type {
 export { memoryOutboxFeatures, openMemoryOutboxWorld, openOrderedMemoryOutboxWorld } from './suites/outbox/outbox-world.ts'
 export type { OutboxSubject } from './suites/outbox/test-outbox-store.ts'
 export { outboxScenarios, testOutboxStore } from './suites/outbox/test-outbox-store.ts'
+// Rate limiters
+export { rateScenarios } from './suites/rates/rate-scenarios.ts'
+export type { OpenRateWorld, RateScenario, RateWorld } from './suites/rates/rate-world.ts'
+export { openMemoryRateWorld } from './suites/rates/rate-world.ts'
+export type { RateSubject } from './suites/rates/test-rate-limiter.ts'
+export { testRateLimiter } from './suites/rates/test-rate-limiter.ts'
 // Relays
 export type { CreateRelay, RelayPorts, RelayScenario, RelaySetup, RelayUnderTest } from './suites/relay/relay-world.ts'
 export type { RelaySubject } from './suites/relay/test-relay.ts'

@@ -140,7 +140,9 @@ function earlierDeliveries({ delivery_count: count }: AmqpMessage): number {
 
 /** The message is returned without having been handled. */
 function isUnhandled(error: unknown): boolean {
-  return isAckordError(error, 'ACKORD_SHUTDOWN') || isAckordError(error, 'ACKORD_KEY_NACKED')
+  return (
+    isAckordError(error, 'ACKORD_SHUTDOWN') || isAckordError(error, 'ACKORD_KEY_NACKED') || isAckordError(error, 'ACKORD_TENANT_LIMITED')
+  )
 }
 
 /** RabbitMQ 4.3 and later, in quorum queues. */

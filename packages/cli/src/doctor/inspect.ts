@@ -1,6 +1,6 @@
 import { systemRuntime } from '@ackord/core'
 import { withTimeLimit } from '@ackord/core/internal'
-import type { Broker } from '../brokers/open-broker.ts'
+import type { Broker } from '../brokers/broker.ts'
 import { CommandError, exitCode } from '../output/errors.ts'
 import { explainFailure } from '../output/explain-failure.ts'
 import type { OutboxChoices, Store } from '../stores/store.ts'

@@ -37,6 +37,9 @@ type CounterName =
   | 'ackord.settled'
   | 'ackord.settle_failed'
   | 'ackord.store.pauses'
+  | 'ackord.fairness.limited'
+  | 'ackord.fairness.returned'
+  | 'ackord.fairness.limiter_failures'
   | 'ackord.inbox.handled'
   | 'ackord.inbox.duplicates'
   | 'ackord.inbox.busy'
@@ -68,6 +71,8 @@ type CounterName =
 
 type GaugeName =
   | 'ackord.in_flight'
+  | 'ackord.fairness.waiting'
+  | 'ackord.fairness.throttled'
   | 'ackord.outbox.destination_down'
   | 'ackord.outbox.store_down'
   | 'ackord.outbox.lag'
@@ -127,6 +132,36 @@ export const metricTable: Readonly<Record<MetricName, MetricDescription>> = {
   'ackord.store.pauses': {
     kind: 'counter',
     help: 'Times that a router stopped reading because its store refused writes.',
+    labels: none,
+    from: 'router',
+  },
+  'ackord.fairness.waiting': {
+    kind: 'gauge',
+    help: 'Messages that wait in a router with fairness for a slot or for the limits of their tenants.',
+    labels: none,
+    from: 'router',
+  },
+  'ackord.fairness.throttled': {
+    kind: 'gauge',
+    help: 'Those of them whose tenants are at a limit.',
+    labels: none,
+    from: 'router',
+  },
+  'ackord.fairness.limited': {
+    kind: 'counter',
+    help: 'Times that the next message of a tenant had to wait for the limit.',
+    labels: { limit: ['rate', 'concurrency'] },
+    from: 'router',
+  },
+  'ackord.fairness.returned': {
+    kind: 'counter',
+    help: 'Messages that were nacked with a delay because too many waited for the limits of their tenants.',
+    labels: none,
+    from: 'router',
+  },
+  'ackord.fairness.limiter_failures': {
+    kind: 'counter',
+    help: 'Calls of the rate limiter that failed or were not answered in time.',
     labels: none,
     from: 'router',
   },

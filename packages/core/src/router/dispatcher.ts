@@ -1,9 +1,12 @@
 import { setMaxListeners } from 'node:events'
 import { SlotTable } from '../async/collections.ts'
 import { AckordError } from '../errors.ts'
+import { FairQueue } from '../fairness/fair-queue.ts'
+import type { FairnessSettings } from '../fairness/fairness-options.ts'
 import { logFields } from '../message/log-fields.ts'
 import { describeMessage } from '../message/marshal.ts'
 import { ackingOf, isMessage, type Message } from '../message/message.ts'
+import type { DescribedMetrics } from '../ports/metric-table.ts'
 import type { Logger } from '../ports/observability.ts'
 import type { Runtime, Timer } from '../ports/runtime.ts'
 
@@ -14,8 +17,10 @@ export interface DispatcherOptions {
   readonly refuse: (message: Message, error: unknown) => Promise<void>
   readonly concurrency: number
   readonly orderingKey: ((message: Message) => string | undefined) | undefined
-  /** The maximum number of messages that wait behind others of their key. */
+  /** The maximum number of messages that wait: behind others of their key, or for the turn of their tenant. */
   readonly buffer: number
+  /** `undefined`: messages start in the order in which they become ready. */
+  readonly fairness: FairnessSettings | undefined
   readonly shutdownTimeout: number
   /** The router stops: messages that wait inside of `work` for something other than a handler must end. */
   readonly release: () => void
@@ -23,6 +28,7 @@ export interface DispatcherOptions {
   readonly force: (reason: AckordError) => void
   readonly runtime: Runtime
   readonly logger: Logger
+  readonly metrics: DescribedMetrics | undefined
 }
 
 interface KeyQueue {
@@ -36,6 +42,14 @@ interface Ready {
 }
 
 const warnEvery = 5000
+/** The messages that may start when there is a slot, and that no other message of their key is ahead of. */
+interface ReadyQueue {
+  readonly length: number
+  push(ready: Ready): unknown
+  shift(): Ready | undefined
+  splice(start: 0): Ready[]
+}
+
 // A source and handlers that never wait for I/O would starve timers and signals.
 const turnEvery = 500
 
@@ -54,7 +68,8 @@ export class Dispatcher {
   readonly #working = new SlotTable<Message>()
   // The message of the one-by-one loop, which does not use the slots.
   #alone: Message | undefined
-  readonly #ready: Ready[] = []
+  readonly #ready: ReadyQueue
+  readonly #fair: FairQueue<Ready> | undefined
   #waiting = 0
   #stopping = false
   #onRoom: (() => void) | undefined
@@ -66,7 +81,9 @@ export class Dispatcher {
   #ended: Promise<void> | undefined
 
   constructor(options: DispatcherOptions) {
-    this.#options = options
+    this.#fair = options.fairness === undefined ? undefined : this.#createFairQueue(options, options.fairness)
+    this.#ready = this.#fair ?? []
+    this.#options = this.#fair === undefined ? options : assigning(options, this.#fair)
     // An engine has one listener per input. Avoids Node's MaxListenersExceededWarning.
     setMaxListeners(0, this.#reading.signal)
   }
@@ -79,6 +96,11 @@ export class Dispatcher {
   /** The number of messages that were read and wait for their turn. */
   get queued(): number {
     return this.#ready.length + this.#waiting
+  }
+
+  /** The number of tenants whose messages wait. */
+  get waitingTenants(): number {
+    return this.#fair?.waitingTenants ?? 0
   }
 
   get stopping(): boolean {
@@ -100,7 +122,10 @@ export class Dispatcher {
       this.#stopping = true
       this.#reading.abort()
       this.#nackQueued()
+      this.#fair?.stop()
       this.#options.release()
+      // With fairness, messages may wait although none is running.
+      this.#onDrained?.()
       this.#onRoom?.()
       this.#onStop?.()
     }
@@ -131,6 +156,7 @@ export class Dispatcher {
     if (cooperative) await Promise.race([read, stuck])
     void this.#leavePending()
     await this.#drained()
+    this.#fair?.stop()
     // A source that is not stuck in its `next()` is closed properly.
     if (this.#pulling === undefined) await Promise.race([read, stuck])
     // Messages that were read before the stop and nacked because of it.
@@ -156,6 +182,7 @@ export class Dispatcher {
       await this.#pullAll(iterator, reading)
     } finally {
       this.#pulling = undefined
+      this.#fair?.sourceEnded()
       this.#onDrained?.()
       if (reading.open) await iterator.return?.()
     }
@@ -261,6 +288,24 @@ export class Dispatcher {
     this.#ready.push({ message, queue: opened, key })
   }
 
+  #createFairQueue({ concurrency, runtime, logger, metrics }: DispatcherOptions, settings: FairnessSettings): FairQueue<Ready> {
+    return new FairQueue<Ready>({
+      settings,
+      concurrency,
+      runtime,
+      logger,
+      metrics,
+      onReady: () => this.#startReady(),
+      onReturn: ({ message, queue, key }, error, retryAfter) => {
+        this.#nack(message, error, retryAfter)
+        // Those behind it are nacked with it.
+        if (queue !== undefined && key !== undefined) this.#advance(queue, key, message)
+        this.#onRoom?.()
+        if (this.running === 0) this.#onDrained?.()
+      },
+    })
+  }
+
   #startReady(): void {
     while (this.running < this.#options.concurrency) {
       const next = this.#ready.shift()
@@ -357,6 +402,24 @@ export class Dispatcher {
     if (shutdownTimeout === 0) abort()
     else if (shutdownTimeout !== Infinity) timer = runtime.setTimeout(abort, shutdownTimeout)
     return { cancel: () => timer?.cancel() }
+  }
+}
+
+/** The same options, with the tenant of each message that is read, and with the end of its turn. */
+function assigning(options: DispatcherOptions, fair: FairQueue<Ready>): DispatcherOptions {
+  const { orderingKey, work } = options
+  return {
+    ...options,
+    orderingKey(message) {
+      fair.assign(message)
+      return orderingKey?.(message)
+    },
+    work(message, done) {
+      work(message, () => {
+        fair.finished(message)
+        done()
+      })
+    },
   }
 }
 

@@ -1,5 +1,6 @@
 import { type Backoff, exponentialBackoff } from '../async/backoff.ts'
 import { InvalidOptionError } from '../errors.ts'
+import { type FairnessOptions, type FairnessSettings, fairnessSettings } from '../fairness/fairness-options.ts'
 import type { Message } from '../message/message.ts'
 import { checkChoice, checkCount, checkDuration, checkFunction, checkName, rejectUnknownOptions } from '../options.ts'
 import type { CodecOptions } from '../payload/codec.ts'
@@ -25,8 +26,17 @@ export interface RouterOptions extends CodecOptions {
    * attribute. When a message is nacked, those of its key that were read after it are nacked too. Default: no order among concurrent messages.
    */
   readonly orderingKey?: 'partitionkey' | ((message: Message) => string | undefined) | undefined
-  /** The maximum number of messages that wait behind others of their ordering key, so that one busy key does not stop the rest. Default: 100. */
+  /**
+   * The maximum number of messages that wait behind others of their ordering key, so that one busy key does not stop the rest; with `fairness` of all messages that wait in the
+   * router. Default: 100.
+   */
   readonly buffer?: number | undefined
+  /**
+   * Shares the slots evenly among the tenants of the messages that the router has read, and limits tenants in concurrency and rate. The router then reads up to
+   * `concurrency + buffer` messages ahead, if the `prefetch` of the source allows that: best is twice as much. Messages of one tenant begin in the order in which they were
+   * read. Default: messages begin in that order, whoever they belong to.
+   */
+  readonly fairness?: FairnessOptions | undefined
   /**
    * A message that fails at this delivery or a later one is rejected; one that was delivered more than twice as often is rejected without being
    * tried, because it may be what crashes the process. Requires a broker that counts deliveries. Default: Infinity, no limit.
@@ -70,6 +80,7 @@ export interface RouterSettings {
   readonly concurrency: number
   readonly orderingKey: ((message: Message) => string | undefined) | undefined
   readonly buffer: number
+  readonly fairness: FairnessSettings | undefined
   readonly maxDeliveries: number
   readonly redeliveryDelay: Backoff
   readonly processTimeout: number
@@ -93,6 +104,7 @@ export function routerSettings(options: RouterOptions): RouterSettings {
     concurrency = 1,
     orderingKey,
     buffer = 100,
+    fairness,
     maxDeliveries = Infinity,
     redeliveryDelay = exponentialBackoff({ initial: 100 }),
     processTimeout = Infinity,
@@ -121,6 +133,10 @@ export function routerSettings(options: RouterOptions): RouterSettings {
     orderingKey: keyFunction(orderingKey),
     buffer: checkCount('buffer', buffer, { min: 0 }),
     maxDeliveries: checkCount('maxDeliveries', maxDeliveries, { infinite: true }),
+    fairness:
+      fairness === undefined
+        ? undefined
+        : fairnessSettings(fairness, { buffer, maxDeliveries, isOrdered: orderingKey !== undefined, runtime }),
     redeliveryDelay,
     processTimeout: checkDuration('processTimeout', processTimeout, { infinite: true, min: 1 }),
     shutdownTimeout: checkDuration('shutdownTimeout', shutdownTimeout, { infinite: true }),

@@ -45,6 +45,8 @@ export interface RouterHealth {
   readonly inFlight: number
   /** Messages that were read and wait for their turn. */
   readonly queued: number
+  /** The number of tenants that have messages among those that wait; 0 without `fairness`. */
+  readonly waitingTenants: number
   /** Whether the messages in flight wait, and no others are read, because the store rejects writes. */
   readonly paused: boolean
   /** Since the router was created. */
@@ -233,6 +235,7 @@ export class Router {
       state: run === undefined ? 'idle' : run.dispatcher.stopping ? 'stopping' : 'running',
       inFlight: run?.dispatcher.running ?? 0,
       queued: run?.dispatcher.queued ?? 0,
+      waitingTenants: run?.dispatcher.waitingTenants ?? 0,
       paused: run?.processor.paused ?? false,
       handled: this.#handled + (run?.processor.handled ?? 0),
       failed: this.#failed + (run?.processor.failed ?? 0),

@@ -351,7 +351,16 @@ describe('health', () => {
     const { router } = openWorld({ concurrency: 2, orderingKey: 'partitionkey' })
     const gates = new Map(['m1', 'm2', 'm3', 'm4'].map((id) => [id, deferred()]))
     router.handle(handling(({ id }) => gates.get(id ?? '')?.promise))
-    expect(router.health()).toEqual({ state: 'idle', inFlight: 0, queued: 0, paused: false, handled: 0, failed: 0, lastError: undefined })
+    expect(router.health()).toEqual({
+      state: 'idle',
+      inFlight: 0,
+      queued: 0,
+      waitingTenants: 0,
+      paused: false,
+      handled: 0,
+      failed: 0,
+      lastError: undefined,
+    })
 
     const source = new FedSource()
     const run = router.run(source)
@@ -373,7 +382,16 @@ describe('health', () => {
     gates.get('m2')?.resolve()
     await stopped
     await run
-    expect(router.health()).toEqual({ state: 'idle', inFlight: 0, queued: 0, paused: false, handled: 2, failed: 1, lastError: broken })
+    expect(router.health()).toEqual({
+      state: 'idle',
+      inFlight: 0,
+      queued: 0,
+      waitingTenants: 0,
+      paused: false,
+      handled: 2,
+      failed: 1,
+      lastError: broken,
+    })
     expect(inputs.map(verdicts)).toEqual([['ack'], ['ack'], ['nack'], ['nack']])
   })
 

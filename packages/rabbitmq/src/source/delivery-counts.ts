@@ -7,6 +7,9 @@ import { carriedDeliveries } from './retry-queues.ts'
 // Limits the memory: with more failing messages than this, the oldest counts start again.
 const maxEntries = 10_000
 
+/** The errors of messages that were returned without having been handled. */
+const untried = ['ACKORD_SHUTDOWN', 'ACKORD_KEY_NACKED', 'ACKORD_TENANT_LIMITED'] as const
+
 export interface DeliveryCountsOptions {
   readonly queue: string
   /** Whether the queue counts deliveries: quorum queues do, classic ones do not. `undefined` if its type is not known. */
@@ -53,7 +56,7 @@ export class DeliveryCounts {
   /** The delivery was nacked. */
   failed(native: RabbitmqMessage, header: CountHeader, deliveries: number, error: unknown): void {
     // The message was returned without having been handled.
-    if (isAckordError(error, 'ACKORD_SHUTDOWN') || isAckordError(error, 'ACKORD_KEY_NACKED')) return
+    if (untried.some((code) => isAckordError(error, code))) return
     this.#remember(native, { deliveries, written: writtenCount(native, header) })
   }
 

@@ -142,7 +142,9 @@ export class StreamIteration {
   }
 }
 
+const untried = ['ACKORD_SHUTDOWN', 'ACKORD_KEY_NACKED', 'ACKORD_TENANT_LIMITED'] as const
+
 /** A delivery that was released untried does not count towards limits. */
 function countsAsDelivery(error: unknown): boolean {
-  return !isAckordError(error, 'ACKORD_SHUTDOWN') && !isAckordError(error, 'ACKORD_KEY_NACKED')
+  return !untried.some((code) => isAckordError(error, code))
 }

@@ -1,6 +1,6 @@
 import { Message, publishAll, type RawMessage } from '@ackord/core'
 import { checkDurability } from '../../src/check-durability.ts'
-import { type Redis, redisIdempotency } from '../../src/index.ts'
+import { type Redis, redisIdempotency, redisRateLimiter } from '../../src/index.ts'
 import { type StreamSourceOptions, streamPublisher, streamSource, trimStream } from '../../src/streams/index.ts'
 import { useStreamOutbox } from '../outbox/stream/stream-outbox-flow.ts'
 
@@ -59,6 +59,22 @@ async function answerOnce(redis: Redis): Promise<void> {
   await claim()
 }
 
+/** Takes permits of several keys, finds none, and returns some. */
+async function takePermits(redis: Redis): Promise<void> {
+  const { take } = redisRateLimiter(redis)
+  const request = { limit: 10, interval: 1000, burst: 2, wanted: 2, returned: 0 }
+  const signal = new AbortController().signal
+  await take(
+    [
+      { ...request, key: 'a' },
+      { ...request, key: 'b' },
+    ],
+    { signal },
+  )
+  await take([{ ...request, key: 'a' }], { signal })
+  await take([{ ...request, key: 'a', wanted: 0, returned: 2 }], { signal })
+}
+
 /** The flows of streams. The flows of inbox, outbox and the rest of the package are added to this list. */
 export const flows: readonly Flow[] = [
   {
@@ -71,6 +87,7 @@ export const flows: readonly Flow[] = [
   },
   { name: 'a stream outbox', run: useStreamOutbox },
   { name: 'an idempotency store', run: answerOnce },
+  { name: 'a rate limiter', run: takePermits },
   {
     name: 'durability',
     run: async (redis) => {

@@ -142,6 +142,27 @@ export interface NoteStatements {
   delete(kind: string, name: string): Promise<boolean>
 }
 
+/** What is taken from a bucket of a rate. */
+export interface Bucket {
+  readonly name: string
+  /** Milliseconds in which the bucket gains a permit. */
+  readonly cost: number
+  readonly burst: number
+  readonly wanted: number
+  readonly returned: number
+}
+
+/** The statements of a rate limiter. All times are the database's. `kind` is that of its rows among the notes. */
+export interface RateStatements {
+  /**
+   * Takes permits from all buckets in one atomic statement; their names are sorted and unique. The rows: `name`, `granted`, and `debt`, the milliseconds until the bucket is full. May
+   * report a conflict, and has then taken none.
+   */
+  take(kind: string, buckets: readonly Bucket[]): Promise<readonly Row[]>
+  /** Removes rows of full buckets. Skips rows that are locked. Resolves to the number of removed rows. */
+  removeFull(kind: string, limit: number): Promise<number>
+}
+
 /** A request that claims an idempotency key. */
 export interface NewIdempotencyClaim {
   readonly fingerprint: string
@@ -236,6 +257,8 @@ export interface StoreDialect {
   administration(port: StorePort): AdminStatements
   /** `table` is that of the notes, quoted. */
   notes(driver: Driver<unknown>, table: string): NoteStatements
+  /** `table` is that of the notes, quoted. Absent where rates cannot be shared. */
+  rates?(driver: Driver<unknown>, table: string): RateStatements
   /** `table` is that of the idempotency keys, quoted. */
   idempotency(driver: Driver<unknown>, table: string): IdempotencyStatements
   /** Stores the answer in a running row with this token. It changes one row, or none if the claim is not held. */

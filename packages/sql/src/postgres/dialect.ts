@@ -14,6 +14,7 @@ import { postgresLogAdministration } from './log/admin.ts'
 import { postgresLog } from './log/statements.ts'
 import { postgresNotes } from './notes.ts'
 import { postgresOwnership } from './ordering/ownership.ts'
+import { postgresRates } from './rates.ts'
 import { postgresSchema } from './schema.ts'
 import { quoteIdentifier } from './sql-text.ts'
 import { transactionSettings } from './transaction-control.ts'
@@ -25,6 +26,7 @@ const postgresStore: StoreDialect = {
   log: { claims: postgresLog, administration: postgresLogAdministration },
   administration: postgresAdministration,
   notes: postgresNotes,
+  rates: postgresRates,
   idempotency: postgresIdempotency,
   answer: answerStatement,
   cancel: cancelSql,

@@ -39,6 +39,9 @@ export const idempotencyCrashPoints: readonly string[] = [
   'idempotency.released',
 ]
 
+/** All probes of the rates of tenants: permits were taken, and no message has begun yet. */
+export const rateCrashPoints: readonly string[] = ['rates.taken']
+
 /** The point at which a service is killed, and at which hit of that point, from 1. */
 export interface Kill {
   readonly point: CrashPoint
