@@ -69,6 +69,7 @@ export class MessageProcessor {
     this.#pause = new StorePause(settings)
     // Every message may listen to it. Avoids Node's MaxListenersExceededWarning.
     setMaxListeners(0, this.#forced.signal)
+    setMaxListeners(0, this.#stopping.signal)
     const root = rootContext({ signal: this.#forced.signal, ambient: settings.ambient }).with(processorKey, this)
     this.#root = batches.size === 0 ? root : root.with(routerBatchesKey, { handlers: batches, stopping: this.#stopping.signal, root })
   }
