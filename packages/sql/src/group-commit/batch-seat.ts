@@ -20,6 +20,7 @@ export class MemberSeat implements BatchSeat {
   readonly arrived: Promise<'arrived'>
   item: BatchItem | undefined
   call: BatchCall | undefined
+  signal: AbortSignal | undefined
   readonly #options: SeatOptions
   #onArrived: (end: 'arrived') => void = () => {}
   #leave: { readonly resolve: (result: unknown) => void; readonly reject: (error: unknown) => void } | undefined
@@ -39,6 +40,7 @@ export class MemberSeat implements BatchSeat {
     if (!mayWait(context)) return Promise.reject(new NeedsOwnTransactionError(insideSavepoint))
     this.item = item
     this.call = call
+    this.signal = context.signal
     // The message waits for the others again.
     timeouts.suspend()
     return new Promise((resolve, reject) => {
@@ -58,18 +60,28 @@ export class MemberSeat implements BatchSeat {
   }
 }
 
-/** The one call of the messages that wait, and their items. Throws if middleware has led them to different handlers. */
-export function callOf(seats: readonly MemberSeat[]): { readonly call: BatchCall; readonly items: readonly BatchItem[] } {
+/** The one call of the messages that wait. */
+export interface SeatedCall {
+  readonly call: BatchCall
+  readonly items: readonly BatchItem[]
+  /** Those of the handlers, which time limits of inner middleware abort too. */
+  readonly signals: readonly AbortSignal[]
+}
+
+/** Throws if middleware has led the messages to different handlers. */
+export function callOf(seats: readonly MemberSeat[]): SeatedCall {
   const items: BatchItem[] = []
+  const signals: AbortSignal[] = []
   let found: BatchCall | undefined
-  for (const { call, item } of seats) {
-    if (call === undefined || item === undefined) continue
+  for (const { call, item, signal } of seats) {
+    if (call === undefined || item === undefined || signal === undefined) continue
     found ??= call
     if (call !== found) throw new NeedsOwnTransactionError(differentHandlers)
     items.push(item)
+    signals.push(signal)
   }
   if (found === undefined) throw new Error('A batch has no messages.')
-  return { call: found, items }
+  return { call: found, items, signals }
 }
 
 const calledTwice = 'A middleware called a batch handler a second time for a message of its batch.'

@@ -6,6 +6,7 @@ import { TransactionEndedError } from '../errors.ts'
 import type { SqlInbox } from '../inbox/inbox.ts'
 import type { DatabasePort } from '../transaction/open-transaction.ts'
 import type { TransactionRules } from '../transaction/run-transaction.ts'
+import { abortedByAll } from './aborted-by-all.ts'
 import { callOf, MemberSeat } from './batch-seat.ts'
 import type { GroupMember, RunGroup } from './group-gatherer.ts'
 import { type GroupSize, needsOwnTransaction, shrinkAfter } from './group-size.ts'
@@ -90,14 +91,10 @@ export function batchTransaction<Handle>(port: DatabasePort<Handle>, options: Ba
   }
 
   /** Calls the function, with the time limit of one message for all of them: they have been waiting for each other. */
-  async function callFunction(
-    group: Group,
-    shared: SharedTransaction<Handle>,
-    members: readonly Member[],
-    signal: AbortSignal,
-  ): Promise<Results> {
-    const { call, items } = callOf(members.map(({ seat }) => seat))
-    const outside = withSignal(root, signal)
+  async function callFunction(group: Group, shared: SharedTransaction<Handle>, members: readonly Member[]): Promise<Results> {
+    const { call, items, signals } = callOf(members.map(({ seat }) => seat))
+    using abandoned = abortedByAll(signals)
+    const outside = withSignal(root, abandoned.signal)
     const scope = new TransactionScope(outside, { logger })
     group.callScope = scope
 
@@ -105,6 +102,7 @@ export function batchTransaction<Handle>(port: DatabasePort<Handle>, options: Ba
       return new Promise((resolve, reject) => {
         const part = {
           message: undefined,
+          owner: `a batch of ${members.length} messages of type '${type}'`,
           context,
           scope,
           gather: gathererOf(group, undefined),
@@ -132,7 +130,7 @@ export function batchTransaction<Handle>(port: DatabasePort<Handle>, options: Ba
     return await runLimited(run, outside, { deadline, remaining: duration, runtime, late })
   }
 
-  async function handleAll(group: Group, shared: SharedTransaction<Handle>, fresh: Set<string>, signal: AbortSignal): Promise<void> {
+  async function handleAll(group: Group, shared: SharedTransaction<Handle>, fresh: Set<string>): Promise<void> {
     // The parts of the messages and of the call are open at the same time.
     const together = { ...shared, turns: new StatementQueue() }
     const failures = new Map<Work, unknown>()
@@ -153,7 +151,7 @@ export function batchTransaction<Handle>(port: DatabasePort<Handle>, options: Ba
     let failure: MemberEnd = firstOf(failures)
     if (failure === undefined && seated.length > 0) {
       try {
-        results = await callFunction(group, together, seated, signal)
+        results = await callFunction(group, together, seated)
       } catch (error) {
         failure = { error }
         const failed = failedItems(error)
@@ -196,11 +194,11 @@ export function batchTransaction<Handle>(port: DatabasePort<Handle>, options: Ba
   }
 
   /** Whether the error may be due to a single message, so that the others can be handled together. */
-  function isOfOne({ error, hasBegun, members }: RolledBack): boolean {
+  function isOfOne({ error, hasBegun, members, culprits }: RolledBack): boolean {
     if (!hasBegun || members.every(isAborted)) return false
     if (error instanceof TransactionEndedError || needsOwnTransaction(error) || dialect.refusesWrites(error)) return false
-    // Not known to be due to one: the halves would need as long again, one after the other, and so would their halves.
-    return !isAckordError(error, 'ACKORD_PROCESS_TIMEOUT')
+    // After a time-out the halves would need as long again, one after the other, and so would their halves.
+    return culprits.size > 0 || !isAckordError(error, 'ACKORD_PROCESS_TIMEOUT')
   }
 
   /** Resolves to the parts that are still to be handled, one after the other. */
@@ -222,8 +220,8 @@ export function batchTransaction<Handle>(port: DatabasePort<Handle>, options: Ba
     else logger.debug(fields, 'A batch was rolled back; its messages are handled in smaller parts.')
     const each = (some: readonly GroupMember[]) => some.map((member) => [member])
     const others = members.filter((member) => !culprits.has(member))
-    if (culprits.size > 0 && isOfOne(rolledBack)) return [others, ...each(members.filter((member) => culprits.has(member)))]
     if (!isOfOne(rolledBack)) return each(members)
+    if (culprits.size > 0) return [others, ...each(members.filter((member) => culprits.has(member)))]
     const half = Math.ceil(members.length / 2)
     return [members.slice(0, half), members.slice(half)]
   }

@@ -22,6 +22,8 @@ export interface SharedTransaction<Handle> {
 export interface SharedPart<R> {
   /** `undefined` for a call that belongs to several messages. */
   readonly message: Message | undefined
+  /** Names a call for several messages in errors. */
+  readonly owner?: string | undefined
   readonly context: Context
   readonly scope: TransactionScope
   readonly gather: GatherRows
@@ -35,7 +37,7 @@ export interface SharedPart<R> {
 /** Starts a part. No async/await on the hot path: saves promises per message. */
 export function runPart<Handle, R>(shared: SharedTransaction<Handle>, part: SharedPart<R>): void {
   const { port, session, flush, savepoints, turns } = shared
-  const { message, context, scope, gather, run, done, failed } = part
+  const { message, owner, context, scope, gather, run, done, failed } = part
   const tracker = new QueryTracker(context.signal, { beforeSavepoint })
 
   /** Gathered rows must not be rolled back with the savepoint, and the savepoint must not exist for the next part. */
@@ -60,7 +62,7 @@ export function runPart<Handle, R>(shared: SharedTransaction<Handle>, part: Shar
   }
 
   const own: OwnTransaction<Handle> = { session, gather, flush, isSavepoint: false, savepoints, scope, turns }
-  void workInside(port, own, tracker, { message, run }, context, { last, onFailure: failed })
+  void workInside(port, own, tracker, { message, owner, run }, context, { last, onFailure: failed })
 }
 
 /** Encloses the savepoints that a part creates itself, so that they end with the part. */

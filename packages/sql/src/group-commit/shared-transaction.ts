@@ -1,4 +1,4 @@
-import { beginAttempt, type Message, type Process, type Runtime } from '@ackord/core'
+import { beginAttempt, type Message, type Process, type Runtime, type ScopeOutcome } from '@ackord/core'
 import { probe, TransactionScope } from '@ackord/core/internal'
 import { explainMissing } from '../contract/dialect.ts'
 import type { Session } from '../contract/driver.ts'
@@ -7,6 +7,7 @@ import type { SqlInbox } from '../inbox/inbox.ts'
 import { textOf } from '../records/text-limits.ts'
 import type { DatabasePort } from '../transaction/open-transaction.ts'
 import type { TransactionRules } from '../transaction/run-transaction.ts'
+import { abortedByAll } from './aborted-by-all.ts'
 import type { GroupMember } from './group-gatherer.ts'
 import { type Group, groupRestorer, rowStorer, sorted, type Work } from './group-state.ts'
 import type { SharedTransaction } from './shared-part.ts'
@@ -16,7 +17,7 @@ export interface SharedTransactionOptions<Handle> extends TransactionRules {
   /** Handles a message in a transaction of its own. */
   readonly alone: Process
   /** Handles the members inside of the transaction. Rejects if it must be rolled back; then none of them may still be running. */
-  readonly handleAll: (group: Group, shared: SharedTransaction<Handle>, fresh: Set<string>, signal: AbortSignal) => Promise<void>
+  readonly handleAll: (group: Group, shared: SharedTransaction<Handle>, fresh: Set<string>) => Promise<void>
   /** Called when the transaction has committed, before its members are settled. */
   readonly onCommitted: (count: number) => void
   readonly runtime: Runtime
@@ -71,7 +72,7 @@ export function sharedTransactions<Handle>(port: DatabasePort<Handle>, options: 
         }
         group.hasBegun = true
         try {
-          await handleAll(group, { port, session, flush, savepoints: { count: 0 } }, new Set(group.recorded.keys()), signal)
+          await handleAll(group, { port, session, flush, savepoints: { count: 0 } }, new Set(group.recorded.keys()))
           await flush()
         } catch (error) {
           group.ended = session.ended?.()
@@ -102,6 +103,7 @@ export function sharedTransactions<Handle>(port: DatabasePort<Handle>, options: 
       return []
     }
     if (!isCommitted) return works
+    await endCall(group, 'unknown')
     if (group.hasEvents) wakeUps.wake()
     await commitAll(
       group,
@@ -113,8 +115,7 @@ export function sharedTransactions<Handle>(port: DatabasePort<Handle>, options: 
 
   /** The outcome is not known. */
   async function rejectAll(group: Group, works: readonly Work[], error: unknown): Promise<void> {
-    await group.callScope?.end('unknown')
-    group.callScope = undefined
+    await endCall(group, 'unknown')
     for (const { member, scope } of works) {
       await scope.end('unknown')
       member.reject(error)
@@ -122,8 +123,7 @@ export function sharedTransactions<Handle>(port: DatabasePort<Handle>, options: 
   }
 
   async function commitAll(group: Group, works: readonly Work[]): Promise<void> {
-    await group.callScope?.end('committed')
-    group.callScope = undefined
+    await endCall(group, 'committed')
     const endings: Promise<void>[] = []
     for (const { member, scope, outputs } of works) {
       const end = () => scope.end('committed')
@@ -135,7 +135,7 @@ export function sharedTransactions<Handle>(port: DatabasePort<Handle>, options: 
   }
 
   async function rollBackAll(group: Group, works: readonly Work[]): Promise<void> {
-    await group.callScope?.end('rolledBack')
+    await endCall(group, 'rolledBack')
     for (const { scope } of works) await scope.end('rolledBack', { verdicts: 'forget' })
   }
 
@@ -153,7 +153,7 @@ export function sharedTransactions<Handle>(port: DatabasePort<Handle>, options: 
       callScope: undefined,
       culprits: new Set(),
     }
-    using abandoned = abortedByAll(members)
+    using abandoned = abortedByAll(members.map(({ context }) => context.signal))
     try {
       await runTogether(group, abandoned.signal)
     } catch (error) {
@@ -193,28 +193,15 @@ export function sharedTransactions<Handle>(port: DatabasePort<Handle>, options: 
 
 const none: readonly Message[] = []
 
+/** Ends the scope of the call for several members, if there was one. */
+async function endCall(group: Group, outcome: ScopeOutcome): Promise<void> {
+  const scope = group.callScope
+  group.callScope = undefined
+  await scope?.end(outcome)
+}
+
 /** The reason why the transaction no longer existed at COMMIT; `undefined` if it did. */
 function endedBefore(error: unknown): TransactionEndedError | undefined {
   const found = error instanceof CommitUnknownError ? error.cause : error
   return found instanceof TransactionEndedError ? found : undefined
-}
-
-/** A signal that is aborted when the signals of all members are. Disposing it removes its listeners: the signals of members live long. */
-function abortedByAll(members: readonly GroupMember[]): Disposable & { readonly signal: AbortSignal } {
-  const signals = new Set(members.map(({ context }) => context.signal))
-  const [first] = signals
-  // Most messages share the signal of their router.
-  if (first !== undefined && signals.size === 1) return { signal: first, [Symbol.dispose]() {} }
-  const controller = new AbortController()
-  const onAbort = () => {
-    if ([...signals].every(({ aborted }) => aborted)) controller.abort(members[0]?.context.signal.reason)
-  }
-  for (const signal of signals) signal.addEventListener('abort', onAbort)
-  onAbort()
-  return {
-    signal: controller.signal,
-    [Symbol.dispose]() {
-      for (const signal of signals) signal.removeEventListener('abort', onAbort)
-    },
-  }
 }

@@ -19,6 +19,7 @@ import {
   silentLogger,
   systemRuntime,
 } from '@ackord/core'
+import { timeoutMiddleware } from '@ackord/core/middleware'
 import { deferred, VirtualRuntime } from '@ackord/testkit'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
@@ -329,34 +330,42 @@ describe('the transaction of a batch', () => {
     expect(batched).toHaveLength(3)
   })
 
-  it('ends with processTimeout: the messages are then handled alone, each with a time limit of its own', async () => {
-    await using world = await openPg()
-    const { database } = world
-    const runtime = new VirtualRuntime()
-    const calls: (readonly string[])[] = []
-    let entered = deferred()
-    const { router } = batchRouter(
-      database,
-      async (messages, { signal }) => {
-        calls.push(messages.map(({ data }) => data.id))
-        for (const { data } of messages) await database.executor().query('INSERT INTO orders (id) VALUES ($1)', [data.id])
-        if (!messages.some(({ data }) => data.id === 'slow')) return
-        entered.resolve()
-        await new Promise((resolve) => signal.addEventListener('abort', resolve))
-        throw signal.reason
-      },
-      { size: 3, router: { processTimeout: 1000, runtime }, transactional: { outbox: { destination: 'events', runtime } } },
-    )
-    const delivered = deliver({ router }, ['a', 'slow', 'b'])
-    await entered.promise
-    entered = deferred()
-    await runtime.advance(1000)
-    await entered.promise
-    await runtime.advance(1000)
-    expect(await delivered).toEqual(['ack', 'nack ACKORD_PROCESS_TIMEOUT', 'ack'])
-    expect(calls).toEqual([['a', 'slow', 'b'], ['a'], ['slow'], ['b']])
-    expect(await world.orders()).toBe(2)
-  })
+  it.each(['processTimeout', 'timeoutMiddleware()'])(
+    'ends with %s: the messages are then handled alone, each with a time limit of its own',
+    async (limit) => {
+      await using world = await openPg()
+      const { database } = world
+      const runtime = new VirtualRuntime()
+      const calls: (readonly string[])[] = []
+      let entered = deferred()
+      const { router } = batchRouter(
+        database,
+        async (messages, { signal }) => {
+          calls.push(messages.map(({ data }) => data.id))
+          for (const { data } of messages) await database.executor().query('INSERT INTO orders (id) VALUES ($1)', [data.id])
+          if (!messages.some(({ data }) => data.id === 'slow')) return
+          entered.resolve()
+          await new Promise((resolve) => signal.addEventListener('abort', resolve))
+          throw signal.reason
+        },
+        {
+          size: 3,
+          router: { runtime, ...(limit === 'processTimeout' && { processTimeout: 1000 }) },
+          use: limit === 'processTimeout' ? [] : [timeoutMiddleware(1000, { runtime })],
+          transactional: { outbox: { destination: 'events', runtime } },
+        },
+      )
+      const delivered = deliver({ router }, ['a', 'slow', 'b'])
+      await entered.promise
+      entered = deferred()
+      await runtime.advance(1000)
+      await entered.promise
+      await runtime.advance(1000)
+      expect(await delivered).toEqual(['ack', 'nack ACKORD_PROCESS_TIMEOUT', 'ack'])
+      expect(calls).toEqual([['a', 'slow', 'b'], ['a'], ['slow'], ['b']])
+      expect(await world.orders()).toBe(2)
+    },
+  )
 })
 
 describe('a router with a batch handler', () => {
