@@ -1,5 +1,5 @@
 import type { Context } from '../message/context.ts'
-import { checkCount, checkDuration, checkFunction } from '../options.ts'
+import { checkCount, checkDuration, checkFunction, rejectUnknownOptions } from '../options.ts'
 import { type BatchCall, BatchItem, type BatchMessage, type BatchSettings, batchResults, batchSeatKey, failedItems } from './batch.ts'
 import type { Handler } from './handler.ts'
 import { type AnyInput, type ClassInput, type HandlerOutputOptions, type TextInput, typedHandler } from './typed-handler.ts'
@@ -40,7 +40,8 @@ type AnyBatchFunction = (messages: readonly BatchMessage<never>[], context: Cont
 export function batchHandler<Data = unknown>(options: BatchHandlerOptions & TextInput<Data>, handle: BatchFunction<Data>): Handler
 export function batchHandler<Data extends object>(options: BatchHandlerOptions & ClassInput<Data>, handle: BatchFunction<Data>): Handler
 export function batchHandler(options: BatchHandlerOptions & AnyInput, handle: AnyBatchFunction): Handler {
-  const { size, wait, batches = 1, ...input } = options
+  const { size, wait, batches = 1, type: accepted, schema, source, attributes, naming, ...unknown } = options
+  rejectUnknownOptions('batchHandler()', unknown)
   const batch: BatchSettings = {
     size: checkCount('size', size, { min: 2 }),
     wait: checkDuration('wait', wait),
@@ -64,7 +65,7 @@ export function batchHandler(options: BatchHandlerOptions & AnyInput, handle: An
     }
   }
 
-  const { type, handle: handleOne } = typedHandler(input, (data, message, context) => {
+  const { type, handle: handleOne } = typedHandler({ type: accepted, schema, source, attributes, naming }, (data, message, context) => {
     const item = new BatchItem(data, message)
     const seat = context.get(batchSeatKey)
     return seat === undefined ? callAlone(item, context) : seat.arrive(call, item, context)

@@ -64,12 +64,17 @@ class BatchMessageError extends AckordError {
     this.prototype.name = 'BatchMessageError'
   }
 
-  readonly item: BatchItem
+  // Private, so that a logger that prints errors with their properties does not print the data.
+  readonly #item: BatchItem
+
+  static itemOf(error: unknown): BatchItem | undefined {
+    return typeof error === 'object' && error !== null && #item in error ? error.#item : undefined
+  }
 
   constructor(item: BatchItem, message: Message, cause: Error) {
     const text = `The batch handler reported that ${describeMessage(message)} failed: ${messageOf(cause)}`
     super('ACKORD_BATCH_MESSAGE_FAILED', text, { cause, retryable: isRetryable(cause) })
-    this.item = item
+    this.#item = item
   }
 }
 
@@ -77,7 +82,8 @@ class BatchMessageError extends AckordError {
 export function failedItems(error: unknown): ReadonlyMap<BatchItem, unknown> {
   const failed = new Map<BatchItem, unknown>()
   for (const cause of causesOf(error, { aggregated: true })) {
-    if (cause instanceof BatchMessageError && !failed.has(cause.item)) failed.set(cause.item, cause.cause)
+    const item = BatchMessageError.itemOf(cause)
+    if (item !== undefined && !failed.has(item)) failed.set(item, (cause as Error).cause)
   }
   return failed
 }

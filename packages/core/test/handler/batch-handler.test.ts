@@ -1,3 +1,4 @@
+import { inspect } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import {
   type BatchFunction,
@@ -73,6 +74,13 @@ describe('a batch handler that is called without a batch', () => {
     ])
   })
 
+  it('does not show the data where an error is printed with its properties', () => {
+    const handler = batchHandler({ type: orderPlaced, ...limits }, ([message]) => {
+      expect(inspect(message?.failed(new Error('later')), { depth: 9 })).not.toContain('secret')
+    })
+    return call(handler, placed('1', { id: 'secret' }))
+  })
+
   it('validates the data of each message before the function is called', async () => {
     const schema = {
       '~standard': { version: 1, vendor: 'test', validate: () => ({ issues: [{ message: 'is invalid' }] }) },
@@ -114,6 +122,7 @@ describe('batchHandler()', () => {
     [{ wait: -1 }, /wait must be a number of milliseconds/],
     [{ wait: Infinity }, /wait must be/],
     [{ batches: 0 }, /batches must be/],
+    [{ batch: 2 }, /batchHandler\(\) has no option 'batch'/],
   ])('rejects %j', (options, text) => {
     expect(() => batchHandler({ type: orderPlaced, ...limits, ...options }, () => {})).toThrow(text)
     expect(() => batchHandler({ type: orderPlaced, ...limits }, 'no' as never)).toThrow(/function of a handler/)
