@@ -39,12 +39,13 @@ export const matrixTests = select([
 ])
 
 /**
- * Only `make proof` runs these: crashes of services with inbox partitions, whose inbox statement `make test` covers without them, and crashes of services in log mode, which take
- * minutes.
+ * Only `make proof` runs these: crashes of services with inbox partitions, whose inbox statement `make test` covers without them, and crashes of services in log mode and with
+ * batch handlers, which take long.
  */
 export const proofTests = select([
   /^packages\/sql\/test\/inbox\/partition-crashes\.integration\.test\.ts$/,
   /^packages\/sql\/test\/postgres\/log\/crash-points\.integration\.test\.ts$/,
+  /^packages\/sql\/test\/postgres\/batch-crash-points\.integration\.test\.ts$/,
 ])
 
 /**

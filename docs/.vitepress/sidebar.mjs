@@ -20,6 +20,7 @@ export const sidebar = [
     text: 'Guides',
     items: [
       { text: 'Handlers: commands and events', link: '/guides/handlers' },
+      { text: 'Batch handlers', link: '/guides/batches' },
       { text: 'Middleware', link: '/guides/middleware' },
       { text: 'The inbox', link: '/guides/inbox' },
       { text: 'A service in one call', link: '/guides/service' },

@@ -8,6 +8,8 @@ const maxMessageLength = 4000
  */
 export const errorCodes = [
   'ACKORD_ALREADY_STARTED',
+  'ACKORD_BATCH_MESSAGE_FAILED',
+  'ACKORD_BATCH_UNSUPPORTED',
   'ACKORD_CHAOS',
   'ACKORD_CIRCUIT_OPEN',
   'ACKORD_CLAIM_LOST',

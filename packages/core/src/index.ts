@@ -17,8 +17,11 @@ export type { Marshaler } from './message/marshaler.ts'
 export type { StandardSchema } from './message/schema.ts'
 
 // Handlers
+export { batchHandler } from './handler/batch-handler.ts'
 export { commandHandler, eventHandler } from './handler/typed-handler.ts'
 export { asIs, dotCase, kebabCase, snakeCase } from './handler/naming.ts'
+export type { BatchMessage, BatchSettings } from './handler/batch.ts'
+export type { BatchFunction, BatchHandlerOptions, BatchResult } from './handler/batch-handler.ts'
 export type { Handler } from './handler/handler.ts'
 export type { Naming } from './handler/naming.ts'
 export type {

@@ -25,13 +25,16 @@ export class NeedsOwnTransactionError extends AckordError {
     this.prototype.name = 'NeedsOwnTransactionError'
   }
 
-  constructor() {
+  constructor(problem: string = statementNotSent) {
     super(
       'ACKORD_TRANSACTION_ABORTED',
-      'A statement cannot be run in a transaction that this message shares with others (CALL, EXECUTE, a compound statement, a file of postgres.js, a savepoint of some ORMs), so it was not sent. The group is dissolved, and each of its messages is handled in a transaction of its own.',
+      `${problem} The group is dissolved, and each of its messages is handled in a transaction of its own.`,
     )
   }
 }
+
+const statementNotSent =
+  'A statement cannot be run in a transaction that this message shares with others (CALL, EXECUTE, a compound statement, a file of postgres.js, a savepoint of some ORMs), so it was not sent.'
 
 /** The transaction was not ended by the middleware. The changes made before that may be committed. */
 export class TransactionEndedError extends AckordError {

@@ -15,7 +15,7 @@ export interface TransactionalOptions {
   readonly groupCommit?: GroupCommitOptions | undefined
 }
 
-/** Transaction, inbox and outbox in the only order that works. */
+/** Transaction, inbox and outbox in the only order that works. Messages of batch handlers share a transaction. */
 export function transactional<Handle>(database: Database<Handle>, options: TransactionalOptions): Middleware {
   const { transaction, inbox, outbox, groupCommit: grouped, ...unknown } = options
   rejectUnknownOptions('transactional()', unknown)
@@ -24,5 +24,5 @@ export function transactional<Handle>(database: Database<Handle>, options: Trans
     inboxAround(database, inbox, { outputsAreStored: true }),
     outboxMiddleware(database, outbox),
   )
-  return grouped === undefined ? alone : groupCommit(database, alone, { ...options, groupCommit: grouped })
+  return groupCommit(database, alone, { transaction, inbox, outbox, groupCommit: grouped })
 }

@@ -1,11 +1,14 @@
 import type { Context } from '../message/context.ts'
 import type { Message } from '../message/message.ts'
+import type { BatchSettings } from './batch.ts'
 
 /** Processes the messages of one type. It depends on no broker and no store; its name is given where it is registered. */
 export interface Handler {
   readonly type: string
   /** Resolves to the messages that it produced. A rejection means that the message was not handled. */
   handle(message: Message, context: Context): Promise<readonly Message[]>
+  /** Set by `batchHandler()`: how its messages are gathered. Default: each message is handled by itself. */
+  readonly batch?: BatchSettings | undefined
 }
 
 /** The two halves of a handler's `handle`, so that the router can run the second one together with its own part, without a promise in between. */

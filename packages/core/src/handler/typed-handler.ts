@@ -55,19 +55,20 @@ interface Reader {
   shape(data: unknown, message: Message): unknown
 }
 
-/** The implementation of `commandHandler()` and `eventHandler()`, whose signatures tie the function's parameter to the input. */
-function typedHandler(options: AnyInput & HandlerOutputOptions, work: HandlerFunction<never>): Handler {
+/** Calls the function of a handler with the data in its final form. */
+type CallFunction = (data: unknown, message: Message, context: Context) => unknown
+
+/** The implementation of all handlers, whose signatures tie the function's parameter to the input. */
+export function typedHandler(options: AnyInput & HandlerOutputOptions, work: CallFunction): Handler {
   const { source, attributes = {}, naming = asIs } = options
   checkFunction('naming', naming)
-  checkFunction('The function of a handler', work)
   if (source !== undefined) checkName('source', source)
   checkShared(attributes)
   const { type, schema, shape } = readerOf(options, naming)
   const defaults = { source, attributes: { ...attributes }, naming }
 
   function call(data: unknown, message: Message, context: Context): Promise<unknown> {
-    // The public signatures have checked the type of the function's parameter against the input.
-    const result = work(shape(data, message) as never, context)
+    const result = work(shape(data, message), message, context)
     return result instanceof Promise ? result : Promise.resolve(result)
   }
 
@@ -161,7 +162,7 @@ export function commandHandler<Data extends object>(
 ): Handler
 export function commandHandler(options: CommandHandlerOptions & AnyInput, handle: HandlerFunction<never>): Handler {
   checkName('source', options.source)
-  return typedHandler(options, handle)
+  return typedHandler(options, caller(handle))
 }
 
 /** As for `commandHandler()`, but `source` is only required for handlers that return events without one, on a router without one. */
@@ -171,7 +172,13 @@ export interface EventHandlerOptions extends HandlerOutputOptions {}
 export function eventHandler<Data = unknown>(options: EventHandlerOptions & TextInput<Data>, handle: HandlerFunction<Data>): Handler
 export function eventHandler<Data extends object>(options: EventHandlerOptions & ClassInput<Data>, handle: HandlerFunction<Data>): Handler
 export function eventHandler(options: EventHandlerOptions & AnyInput, handle: HandlerFunction<never>): Handler {
-  return typedHandler(options, handle)
+  return typedHandler(options, caller(handle))
+}
+
+function caller(handle: HandlerFunction<never>): CallFunction {
+  checkFunction('The function of a handler', handle)
+  // The public signatures have checked the type of the function's parameter against the input.
+  return (data, _message, context) => handle(data as never, context)
 }
 
 interface OutputDefaults {

@@ -28,7 +28,7 @@ export function deadlineMiddleware(options: DeadlineOptions = {}): Middleware {
       if (timeUntil(expiry, runtime) <= 0) throw expired(message)
       const late = (more?: AckordErrorOptions) => (limit === expiry ? expired(message, more) : tooLate(message, more))
       if (remaining <= 0) throw late()
-      return await runLimited(next, message, context, { deadline: limit, remaining, runtime, late })
+      return await runLimited((limited) => next(message, limited), context, { deadline: limit, remaining, runtime, late })
     }
 }
 

@@ -22,6 +22,8 @@ export interface MiddlewareInfo extends Part {
   readonly parts?: readonly Middleware[] | undefined
   /** The number of concurrent messages it needs to be effective; a router with a lower concurrency warns when it starts. Default: any number. */
   readonly wantsConcurrency?: number | undefined
+  /** Whether it gathers the messages of batch handlers. A router with batch handlers refuses to start without one that does. Default: false. */
+  readonly gathersBatches?: boolean | undefined
 }
 
 /**

@@ -5,7 +5,7 @@ import { describeMessage } from '../message/marshal.ts'
 import { isRetryable, type Message } from '../message/message.ts'
 import { checkDuration } from '../options.ts'
 import { type Runtime, systemRuntime } from '../ports/runtime.ts'
-import type { Middleware, Process } from './middleware.ts'
+import type { Middleware } from './middleware.ts'
 
 export interface TimeoutOptions {
   /** Default: `systemRuntime`. */
@@ -25,7 +25,7 @@ export function timeoutMiddleware(duration: number, options: TimeoutOptions = {}
       // biome-ignore lint/plugin: handlers see the deadline as an instant; the time-out itself is measured by its duration.
       const deadline = runtime.now() + duration
       const late = (more?: AckordErrorOptions) => timedOut(message, duration, more)
-      return await runLimited(next, message, context, { deadline, remaining: duration, duration, runtime, late })
+      return await runLimited((limited) => next(message, limited), context, { deadline, remaining: duration, duration, runtime, late })
     }
 }
 
@@ -47,6 +47,7 @@ export interface Limit {
 
 interface RunningLimit {
   readonly outer: RunningLimit | undefined
+  readonly duration: number
   suspend(): void
   restart(): void
 }
@@ -55,12 +56,14 @@ const runningLimitKey: ContextKey<RunningLimit> = contextKey('ackord.runningLimi
 
 /** The time-outs around a message, for middleware that makes messages wait for each other. */
 export interface RunningTimeouts {
+  /** Milliseconds: the shortest of them. Infinity if there are none. */
+  readonly duration: number
   suspend(): void
   /** Restarts each of them. */
   restart(): void
 }
 
-const noTimeouts: RunningTimeouts = { suspend() {}, restart() {} }
+const noTimeouts: RunningTimeouts = { duration: Infinity, suspend() {}, restart() {} }
 
 export function timeoutsOf(context: Context): RunningTimeouts {
   const innermost = context.get(runningLimitKey)
@@ -68,6 +71,7 @@ export function timeoutsOf(context: Context): RunningTimeouts {
   const limits: RunningLimit[] = []
   for (let limit: RunningLimit | undefined = innermost; limit !== undefined; limit = limit.outer) limits.push(limit)
   return {
+    duration: Math.min(...limits.map(({ duration }) => duration)),
     suspend() {
       for (const limit of limits) limit.suspend()
     },
@@ -78,15 +82,14 @@ export function timeoutsOf(context: Context): RunningTimeouts {
 }
 
 /**
- * Calls `next` with a signal that is aborted at the deadline, and waits until it has really ended: a handler that was left running may still use its
+ * Does the work with a signal that is aborted at the deadline, and waits until it has really ended: a handler that was left running may still use its
  * transaction's connection. A success after the abort remains a success.
  */
-export async function runLimited(
-  next: Process,
-  message: Message,
+export async function runLimited<R>(
+  work: (limited: Context) => Promise<R>,
   context: Context,
   { deadline, remaining, duration, runtime, late }: Limit,
-): Promise<readonly Message[]> {
+): Promise<R> {
   using controller = linkedController(context.signal)
   let limited = withDeadline(withSignal(context, controller.signal), deadline)
   let reason: AckordError | undefined
@@ -98,6 +101,7 @@ export async function runLimited(
   if (duration !== undefined) {
     limited = limited.with(runningLimitKey, {
       outer: context.get(runningLimitKey),
+      duration,
       suspend: () => timer.cancel(),
       restart() {
         timer.cancel()
@@ -106,7 +110,7 @@ export async function runLimited(
     })
   }
   try {
-    return await enter(limited, () => next(message, limited))
+    return await enter(limited, () => work(limited))
   } catch (error) {
     // If the parent was aborted first, its reason applies.
     if (reason === undefined || error === reason || controller.signal.reason !== reason) throw error

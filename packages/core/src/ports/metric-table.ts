@@ -45,6 +45,7 @@ type CounterName =
   | 'ackord.inbox.busy'
   | 'ackord.transaction.retries'
   | 'ackord.group.dissolved'
+  | 'ackord.batch.rolled_back'
   | 'ackord.cleanup.deleted'
   | 'ackord.outbox.published'
   | 'ackord.outbox.failed'
@@ -84,6 +85,7 @@ type GaugeName =
 type HistogramName =
   | 'ackord.duration'
   | 'ackord.group.size'
+  | 'ackord.batch.size'
   | 'ackord.outbox.batch_size'
   | 'ackord.outbox.claim_duration'
   | 'ackord.outbox.settle_duration'
@@ -194,6 +196,19 @@ export const metricTable: Readonly<Record<MetricName, MetricDescription>> = {
     kind: 'counter',
     help: 'Groups of which a message failed, so that each message was handled in a transaction of its own.',
     labels: none,
+    from: 'store',
+  },
+  'ackord.batch.size': {
+    kind: 'histogram',
+    help: 'Messages per committed batch of a batch handler.',
+    labels: { type: 'any' },
+    buckets: sizeBuckets,
+    from: 'store',
+  },
+  'ackord.batch.rolled_back': {
+    kind: 'counter',
+    help: 'Batches that were rolled back, and whose messages were handled in smaller parts.',
+    labels: { type: 'any' },
     from: 'store',
   },
   'ackord.cleanup.deleted': {

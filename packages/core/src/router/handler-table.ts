@@ -1,5 +1,6 @@
 import { limiter } from '../async/limiter.ts'
 import { AckordError, describeValue, InvalidOptionError } from '../errors.ts'
+import type { BatchSettings } from '../handler/batch.ts'
 import { directOf, type Handler } from '../handler/handler.ts'
 import { arrive, type Context, leave } from '../message/context.ts'
 import { describeMessage } from '../message/marshal.ts'
@@ -9,9 +10,10 @@ import { compose, type Middleware, type Process, passPorts } from '../middleware
 import { checkCount, checkFunction, checkName, rejectUnknownOptions } from '../options.ts'
 import type { SharedPorts } from '../ports/part-ports.ts'
 import { probe } from '../ports/probe.ts'
-import type { AckStrategy } from './ack-strategy.ts'
+import { checkBatchHandler } from './batch-check.ts'
 import type { OutputCompleter } from './complete-outputs.ts'
 import { checkMiddlewareOrder, wantedConcurrency } from './middleware-order.ts'
+import type { RouterSettings } from './router-options.ts'
 
 export interface HandlerOptions {
   /** Names the handler in errors. Default: the type it handles. */
@@ -47,6 +49,10 @@ export class HandlerTable {
     if (!Array.isArray(use)) throw new InvalidOptionError('use', 'must be an array of middleware.')
     checkName('name', name)
     checkCount('concurrency', concurrency, { infinite: true })
+    if (handler.batch !== undefined && concurrency < handler.batch.size) {
+      const problem = `counts messages: it must be at least the size of the batch handler '${name}', ${handler.batch.size}; it is ${concurrency}.`
+      throw new InvalidOptionError('concurrency', problem)
+    }
     if (match !== undefined) checkFunction('match', match)
     for (const [index, part] of use.entries()) checkFunction(`use[${index}]`, part)
 
@@ -60,11 +66,21 @@ export class HandlerTable {
     this.#entries.set(type, { name, handler, match, use, concurrency })
   }
 
-  check(outer: readonly Middleware[], ackStrategy: AckStrategy): void {
+  check(outer: readonly Middleware[], settings: Pick<RouterSettings, 'ackStrategy' | 'concurrency'>): void {
     if (this.#entries.size === 0) {
       throw new InvalidOptionError('router', 'has no handlers. Call router.handle(…) before it starts.')
     }
-    for (const { name, use } of this.#entries.values()) checkMiddlewareOrder([...outer, ...use], name, ackStrategy)
+    for (const { name, use, handler } of this.#entries.values()) {
+      checkMiddlewareOrder([...outer, ...use], name, settings.ackStrategy)
+      if (handler.batch !== undefined) checkBatchHandler([...outer, ...use], name, handler.batch, settings)
+    }
+  }
+
+  /** The batch handlers, by type. */
+  batches(): ReadonlyMap<string, BatchSettings> {
+    const batches = new Map<string, BatchSettings>()
+    for (const [type, { handler }] of this.#entries) if (handler.batch !== undefined) batches.set(type, handler.batch)
+    return batches
   }
 
   /** The number of concurrent messages that the middleware around these handlers needs. */

@@ -1,5 +1,6 @@
 import { setMaxListeners } from 'node:events'
 import { AckordError, describeValue, isAckordError, toError } from '../errors.ts'
+import { type BatchSettings, routerBatchesKey } from '../handler/batch.ts'
 import type { Acking } from '../message/acking.ts'
 import { type Context, type ContextKey, contextKey, enterWith, isBusy, rootContext } from '../message/context.ts'
 import { refuseDelay } from '../message/delay.ts'
@@ -44,6 +45,7 @@ export class MessageProcessor {
   readonly #ports: RunPorts
   readonly #policy: FailurePolicy
   readonly #forced = new AbortController()
+  readonly #stopping = new AbortController()
   readonly #root: Context
   readonly #pause: StorePause
   // Handled, and settled later: by the reader of the outputs, or by a handler that acks in its own time.
@@ -52,7 +54,13 @@ export class MessageProcessor {
   failed = 0
   lastError: Error | undefined
 
-  constructor(settings: RouterSettings, chain: Process, complete: OutputCompleter, ports: RunPorts) {
+  constructor(
+    settings: RouterSettings,
+    chain: Process,
+    complete: OutputCompleter,
+    ports: RunPorts,
+    batches: ReadonlyMap<string, BatchSettings>,
+  ) {
     this.#settings = settings
     this.#chain = chain
     this.#complete = complete
@@ -61,7 +69,9 @@ export class MessageProcessor {
     this.#pause = new StorePause(settings)
     // Every message may listen to it. Avoids Node's MaxListenersExceededWarning.
     setMaxListeners(0, this.#forced.signal)
-    this.#root = rootContext({ signal: this.#forced.signal, ambient: settings.ambient }).with(processorKey, this)
+    setMaxListeners(0, this.#stopping.signal)
+    const root = rootContext({ signal: this.#forced.signal, ambient: settings.ambient }).with(processorKey, this)
+    this.#root = batches.size === 0 ? root : root.with(routerBatchesKey, { handlers: batches, stopping: this.#stopping.signal, root })
   }
 
   /** Aborts the signals of all messages being handled. */
@@ -75,9 +85,10 @@ export class MessageProcessor {
     return this.#pause.paused
   }
 
-  /** The router stops: messages that wait for their store are nacked. */
+  /** The router stops: messages that wait for their store are nacked, and batches no longer wait for more messages. */
   stop(): void {
     this.#pause.stop()
+    this.#stopping.abort()
   }
 
   /** Resolves when the broker has answered the verdicts in flight. */

@@ -272,7 +272,7 @@ export class Router {
     const { processTimeout, runtime } = settings
     const limits = processTimeout === Infinity ? [] : [timeoutMiddleware(processTimeout, { runtime })]
     const chain = this.#handlers.limited(compose(...limits, ...this.#middleware)(this.#handlers.process(complete)))
-    const processor = new MessageProcessor(settings, chain, complete, ports)
+    const processor = new MessageProcessor(settings, chain, complete, ports, this.#handlers.batches())
     const dispatcher = new Dispatcher({
       ...settings,
       work: (message, done) => processor.handle(message, done),
@@ -309,12 +309,17 @@ export class Router {
     if (this.#current !== undefined) {
       throw new AckordError('ACKORD_ALREADY_STARTED', 'The router is already running. For several sources use an Engine, or a router each.')
     }
-    const { ackStrategy, concurrency, logger } = this.#settings
-    this.#handlers.check(this.#middleware, ackStrategy)
+    const { concurrency, logger } = this.#settings
+    this.#handlers.check(this.#middleware, this.#settings)
     const wanted = this.#handlers.wantedConcurrency(this.#middleware)
     if (wanted > concurrency) {
       const fields = { concurrency, wanted }
       logger.warn(fields, `A middleware handles ${wanted} messages concurrently, and the router's concurrency is ${concurrency}: raise it.`)
+    }
+    const gathered = [...this.#handlers.batches().values()].reduce((sum, { size, batches }) => sum + size * batches, 0)
+    if (gathered > concurrency) {
+      const fields = { concurrency, wanted: gathered }
+      logger.warn(fields, `The batch handlers gather ${gathered} messages, and the router's concurrency is ${concurrency}: raise it.`)
     }
   }
 }

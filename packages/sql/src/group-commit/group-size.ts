@@ -1,4 +1,7 @@
 import type { Runtime } from '@ackord/core'
+import { causesOf } from '@ackord/core/internal'
+import type { Dialect } from '../contract/dialect.ts'
+import { NeedsOwnTransactionError } from '../errors.ts'
 
 /** Milliseconds without a conflict before groups grow again: the initial and the maximum value. */
 const firstPause = 10_000
@@ -56,4 +59,18 @@ export class GroupSize {
     this.#limit = limit
     this.#quietUntil = now + this.#pause
   }
+}
+
+/** Makes the next groups smaller if the size of this one may be the reason for the error. */
+export function shrinkAfter(error: unknown, dialect: Pick<Dialect, 'isConflict' | 'isLockTimeout'>, size: GroupSize): void {
+  if (needsOwnTransaction(error)) size.dissolve()
+  else if (dialect.isConflict(error) || dialect.isLockTimeout?.(error) === true) size.shrink()
+}
+
+/** Also finds the error where an ORM or a handler has wrapped it. */
+export function needsOwnTransaction(error: unknown): boolean {
+  for (const cause of causesOf(error)) {
+    if (cause instanceof NeedsOwnTransactionError) return true
+  }
+  return false
 }

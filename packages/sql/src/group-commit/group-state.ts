@@ -7,7 +7,7 @@ import type { TransactionEndedError } from '../errors.ts'
 import type { SqlInbox } from '../inbox/inbox.ts'
 import type { OutboxRow } from '../records/outbox-row.ts'
 import { textOf } from '../records/text-limits.ts'
-import type { DatabasePort } from '../transaction/open-transaction.ts'
+import type { DatabasePort, GatherRows } from '../transaction/open-transaction.ts'
 import type { TransactionRules } from '../transaction/run-transaction.ts'
 import type { GroupMember } from './group-gatherer.ts'
 
@@ -25,11 +25,25 @@ export interface Group {
   readonly works: readonly Work[]
   /** The keys that were recorded, by name. */
   recorded: ReadonlyMap<string, InboxKey>
-  /** Rows that are not stored yet. */
-  gathered: { readonly work: Work; readonly target: AppendTarget; readonly rows: readonly OutboxRow[] }[]
+  /** Rows that are not stored yet. Those without `work` belong to a call for several members. */
+  gathered: { readonly work: Work | undefined; readonly target: AppendTarget; readonly rows: readonly OutboxRow[] }[]
   hasEvents: boolean
+  /** Whether the members are being handled. */
+  hasBegun: boolean
+  /** The members that are known to be the reason why the transaction must not be committed. */
+  culprits: ReadonlySet<Work>
+  /** The scope of a call for several members. */
+  callScope: TransactionScope | undefined
   /** Set if something other than the middleware has ended the transaction. */
   ended: TransactionEndedError | undefined
+}
+
+/** Receives the events of a member, or of a call for several members. */
+export function gathererOf(group: Group, work: Work | undefined): GatherRows {
+  return (target, rows) => {
+    group.hasEvents = true
+    group.gathered.push({ work, target, rows })
+  }
 }
 
 /** Stores rows before the next statement: every statement is queued in this turn. */
@@ -77,7 +91,7 @@ export interface GroupRecoveryOptions extends Pick<TransactionRules, 'settings' 
   readonly runtime: Runtime
 }
 
-type RestoreGroup = (group: Group, culprit: Work | undefined, signal: AbortSignal) => Promise<boolean>
+type RestoreGroup = (group: Group, culprits: ReadonlySet<Work>, signal: AbortSignal) => Promise<boolean>
 
 /**
  * Repairs the state after a handler committed early: the inbox rows of all members are committed, and the writes of the members handled so far.
@@ -89,8 +103,8 @@ export function groupRestorer<Handle>(
   { inbox, settings, logger, runtime }: GroupRecoveryOptions,
   store: StoreRows<Handle>,
 ): RestoreGroup {
-  async function restore({ recorded, works, gathered }: Group, culprit: Work | undefined, signal: AbortSignal): Promise<boolean> {
-    const kept = new Set(works.filter((work) => work.isDone || work === culprit).map(({ member }) => member.name))
+  async function restore({ recorded, works, gathered }: Group, culprits: ReadonlySet<Work>, signal: AbortSignal): Promise<boolean> {
+    const kept = new Set(works.filter((work) => work.isDone || culprits.has(work)).map(({ member }) => member.name))
     return await driver.transaction(
       settings,
       async function restoreInbox(session) {
@@ -100,7 +114,7 @@ export function groupRestorer<Handle>(
         if (committed.size > 0) await dialect.recordAll(session, inbox.table, sorted(committed))
         await store(
           session,
-          gathered.filter(({ work }) => work.isDone),
+          gathered.filter(({ work }) => work?.isDone === true),
         )
         return true
       },
@@ -112,12 +126,12 @@ export function groupRestorer<Handle>(
    * Retries until the outcome is known: until then, a member that is handled again would be mistaken for a duplicate. An abort therefore does not end
    * this immediately: messages that return to the broker need it as well.
    */
-  return async function restoreWithRetries(group, culprit, given) {
+  return async function restoreWithRetries(group, culprits, given) {
     using grace = abortedAfterGrace(given, runtime)
     const { signal } = grace
     for (let delay = 100; ; delay = Math.min(delay * 2, 5000)) {
       try {
-        return await restore(group, culprit, signal)
+        return await restore(group, culprits, signal)
       } catch (error) {
         logger.error(
           { err: error, messages: group.works.length },

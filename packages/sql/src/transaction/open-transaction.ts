@@ -29,7 +29,7 @@ export interface OpenTransaction<Handle> {
 }
 
 /** Receives rows for an outbox table. */
-type GatherRows = (target: AppendTarget, rows: readonly OutboxRow[]) => void
+export type GatherRows = (target: AppendTarget, rows: readonly OutboxRow[]) => void
 
 export interface OwnTransaction<Handle> {
   readonly session: Session<Handle>

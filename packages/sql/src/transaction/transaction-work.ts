@@ -10,6 +10,8 @@ import { type DatabasePort, type OpenTransaction, type OwnTransaction, openTrans
 export interface TransactionWork<R> {
   /** The message being handled, whose verdicts wait for the end; `undefined` outside of a router. */
   readonly message: Message | undefined
+  /** Names work without a message in errors. Default: `database.write()`. */
+  readonly owner?: string | undefined
   readonly run: (context: Context) => Promise<R>
   /**
    * Runs the last statement before COMMIT: when nothing that the work has started is still running, and nothing more can be started. A savepoint of the work cannot
@@ -58,14 +60,14 @@ export function workInside<Handle, R>(
     if (neglected !== undefined) return fail(new TransactionAbortedError({ cause: neglected.error }))
     const { failure } = own.savepoints
     if (failure !== undefined) return fail(new TransactionAbortedError({ cause: failure.error }))
-    tracker.end(() => ended(work.message))
+    tracker.end(() => ended(work))
     signal.throwIfAborted()
     if (scope.rollbackOnly !== undefined) throw new RollbackOnly(scope.rollbackOnly.error, result)
     return last === undefined ? result : last(result)
   }
 
   function fail(error: unknown): R {
-    tracker.end(() => ended(work.message))
+    tracker.end(() => ended(work))
     if (onFailure === undefined) throw error
     return onFailure(error)
   }
@@ -97,8 +99,8 @@ export function workInside<Handle, R>(
   return working.then(finishWhenIdle, fail)
 }
 
-function ended(message: Message | undefined): AckordError {
-  const owner = message === undefined ? 'database.write()' : describeMessage(message)
+function ended({ message, owner: given = 'database.write()' }: Pick<TransactionWork<unknown>, 'message' | 'owner'>): AckordError {
+  const owner = message === undefined ? given : describeMessage(message)
   return new AckordError(
     'ACKORD_SCOPE_ENDED',
     `A query was started after the transaction of ${owner} had ended. Await every query before ${message === undefined ? 'its function' : 'the handler'} returns.`,

@@ -1,4 +1,4 @@
-import { commandHandler, defineEvent, Router } from '@ackord/core'
+import { type BatchMessage, batchHandler, commandHandler, defineEvent, Router } from '@ackord/core'
 import { Relay } from '@ackord/outbox'
 import { rabbitmqPublisher } from '@ackord/rabbitmq'
 import { runCrashable } from '@ackord/testkit/suites'
@@ -10,6 +10,10 @@ import type { TestHandle } from '../../support/world.ts'
 import { crashMutants } from './crash-mutants.ts'
 import { crashRules } from './crash-rules.ts'
 
+interface Order {
+  readonly id: string
+}
+
 const {
   CRASH_POSTGRES = '',
   CRASH_RABBITMQ = '',
@@ -18,9 +22,10 @@ const {
   CRASH_OUTPUT = '',
   CRASH_MUTANT,
   CRASH_MODE,
+  CRASH_BATCHES,
 } = process.env
 const rules = { ...crashRules, ...crashMutants.find(({ name }) => name === CRASH_MUTANT)?.rules }
-const orderPlaced = defineEvent<{ readonly id: string }>('order.placed')
+const orderPlaced = defineEvent<Order>('order.placed')
 
 /** Receives orders from a queue, stores them, and publishes their events to another queue. */
 await runCrashable(process, async () => {
@@ -31,12 +36,22 @@ await runCrashable(process, async () => {
   const output = await connect(CRASH_RABBITMQ, { recovery: true })
   const publisher = rabbitmqPublisher(output)
 
-  const router = new Router(rules.router).use(rules.middleware(database, CRASH_OUTPUT, publisher)).handle(
-    commandHandler({ type: 'order.place', source: '/orders' }, async ({ id }: { readonly id: string }) => {
-      await rules.save(database, id)
-      return [orderPlaced({ id }, rules.eventAttributes())]
-    }),
-  )
+  const place = async ({ id }: Order) => {
+    await rules.save(database, id)
+    return [orderPlaced({ id }, rules.eventAttributes())]
+  }
+  const accepted = { type: 'order.place', source: '/orders' }
+  const handler =
+    CRASH_BATCHES === undefined
+      ? commandHandler<Order>(accepted, place)
+      : batchHandler<Order>({ ...accepted, size: 4, wait: 10, batches: 2 }, async (messages) => {
+          const placed = new Map<BatchMessage<Order>, readonly object[]>()
+          for (const message of messages) placed.set(message, await place(message.data))
+          return placed
+        })
+  const router = new Router({ ...rules.router, ...(CRASH_BATCHES !== undefined && { concurrency: 8 }) })
+    .use(rules.middleware(database, CRASH_OUTPUT, publisher))
+    .handle(handler)
   const relay = new Relay(rules.store(sqlOutbox(database)), { publisher: rules.publisher(publisher), ...rules.relay })
   relay.start()
   const running = router.run(rules.source(input, CRASH_INPUT))

@@ -7,10 +7,16 @@ import { batchSize, consumer } from './crash-rules.ts'
 /** The service on PostgreSQL and RabbitMQ, unchanged or as a mutant. */
 export function crashWorld(
   service: string,
-  options: { readonly mutant?: string; readonly patience?: number; readonly partitions?: boolean; readonly mode?: OutboxMode } = {},
+  options: {
+    readonly mutant?: string
+    readonly patience?: number
+    readonly partitions?: boolean
+    readonly mode?: OutboxMode
+    readonly batches?: boolean
+  } = {},
 ): OpenCrashWorld {
-  const { mutant, patience, partitions = false, mode } = options
-  const environment = { CRASH_POSTGRES: postgresUrl, CRASH_MUTANT: mutant, CRASH_MODE: mode }
+  const { mutant, patience, partitions = false, mode, batches = false } = options
+  const environment = { CRASH_POSTGRES: postgresUrl, CRASH_MUTANT: mutant, CRASH_MODE: mode, CRASH_BATCHES: batches ? 'yes' : undefined }
   return crashWorldOn(() => openOrders(partitions), { service, environment, consumer, batchSize, patience, mode })
 }
 
