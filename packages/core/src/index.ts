@@ -39,8 +39,9 @@ export type { AckStrategy } from './router/ack-strategy.ts'
 export type { EngineInput, EngineOptions, EnginePlugin, InputOptions, OutputOptions, PublisherOutputOptions } from './router/engine.ts'
 export type { HandlerOptions } from './router/handler-table.ts'
 export type { Destination } from './router/publish-outputs.ts'
-export type { PipeOptions, RouterHealth, RunOptions } from './router/router.ts'
+export type { HandleOneOptions, PipeOptions, RouterHealth, RunOptions } from './router/router.ts'
 export type { ErrorDecision, RouterOptions } from './router/router-options.ts'
+export type { HandleOneResult } from './router/single-messages.ts'
 
 // Middleware of your own; the built-in ones are in @ackord/core/middleware
 export { compose, middleware } from './middleware/middleware.ts'
