@@ -8,7 +8,7 @@ export type { MessageOptions, RawMessage } from './message/message.ts'
 export type { Matcher } from './message/match.ts'
 export type { OutputIds } from './message/output-ids.ts'
 export type { Attributes, AttributeValue } from './message/attributes.ts'
-export type { AckCallbacks, AckState, NackOptions, Settlement, Verdict } from './message/acking.ts'
+export type { AckCallbacks, AckState, HandleOneResult, NackOptions, Settlement, Verdict } from './message/acking.ts'
 
 // Marshalers: from data to bytes and back
 export { bytesMarshaler, firstAccepting, jsonMarshaler, textMarshaler } from './message/marshaler.ts'
@@ -41,7 +41,6 @@ export type { HandlerOptions } from './router/handler-table.ts'
 export type { Destination } from './router/publish-outputs.ts'
 export type { HandleOneOptions, PipeOptions, RouterHealth, RunOptions } from './router/router.ts'
 export type { ErrorDecision, RouterOptions } from './router/router-options.ts'
-export type { HandleOneResult } from './router/single-messages.ts'
 
 // Middleware of your own; the built-in ones are in @ackord/core/middleware
 export { compose, middleware } from './middleware/middleware.ts'

@@ -3,7 +3,7 @@ import type { Publisher } from '../broker/publisher.ts'
 import type { Source } from '../broker/source.ts'
 import { AckordError, describeValue, InvalidOptionError } from '../errors.ts'
 import type { Handler } from '../handler/handler.ts'
-import { Acking } from '../message/acking.ts'
+import { Acking, type HandleOneResult } from '../message/acking.ts'
 import { currentContext, outside } from '../message/context.ts'
 import { describeMessage } from '../message/marshal.ts'
 import { jsonMarshaler, type Marshaler } from '../message/marshaler.ts'
@@ -23,7 +23,7 @@ import { MessageProcessor, processorKey, type RunPorts } from './message-process
 import { OutputQueue } from './output-queue.ts'
 import { acknowledgeOutputs, type Destination, publishOutputs } from './publish-outputs.ts'
 import { type RouterOptions, type RouterSettings, routerSettings } from './router-options.ts'
-import { type HandleOneResult, SingleMessages } from './single-messages.ts'
+import { SingleMessages } from './single-messages.ts'
 
 export interface PipeOptions {
   /** Stops the router as `stop()` does. */

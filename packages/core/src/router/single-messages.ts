@@ -1,18 +1,12 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { linkedController } from '../async/abort.ts'
 import { AckordError, toError } from '../errors.ts'
-import type { Acking, Settlement } from '../message/acking.ts'
+import type { Acking, HandleOneResult } from '../message/acking.ts'
 import { inRoot } from '../message/context.ts'
 import { describeMessage } from '../message/marshal.ts'
 import { ackingOf, type Message } from '../message/message.ts'
 import type { Runtime, Timer } from '../ports/runtime.ts'
 import type { RunPorts } from './message-processor.ts'
-
-/** What became of a message. `failure`: the broker, or the dead letter, did not accept the verdict; the message must be delivered again. */
-export interface HandleOneResult extends Settlement {
-  /** For how many milliseconds a redelivery is useless; only for a nacked message, and if known. */
-  readonly retryAfter?: number | undefined
-}
 
 /** How long a message may be handled. */
 export interface SingleLimits {
