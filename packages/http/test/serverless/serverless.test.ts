@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { AckordError, type Attributes, type Message, Router, silentLogger } from '@ackord/core'
+import { AckordError, type Message, Router, silentLogger } from '@ackord/core'
 import { describe, expect, it } from 'vitest'
 import { deferred, recordingPublisher } from '../../../core/test/support/router-world.ts'
 import { VirtualRuntime } from '../../../core/test/support/virtual-runtime.ts'
@@ -22,10 +22,8 @@ function recorded<Event>(name: string): Event {
 const runtime = new VirtualRuntime()
 const ports = { runtime, logger: silentLogger }
 
-interface Seen extends Attributes {
-  readonly data?: unknown
-  readonly deliveries?: number | undefined
-}
+/** The attributes of a message, its data and the number of its deliveries. */
+type Seen = Readonly<Record<string, unknown>>
 
 /** A router that handles messages of any type, and records them. */
 function openRouter(handle: (message: Message) => unknown = () => {}) {
