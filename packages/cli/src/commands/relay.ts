@@ -122,11 +122,6 @@ export function relayCommand(execute: Execute): Command {
     setting('--shutdown-timeout <duration>', 'how long a stop waits for records in flight (default: 25s)', {
       parse: parsePositiveDuration,
     }),
-    setting('--once', 'publish what is there now, print the result and end; exit code 6 if something is left'),
-    setting('--deadline <duration>', 'with --once: end after this time at the latest (default: when nothing is left)', {
-      parse: parsePositiveDuration,
-    }),
-    setting('--limit <count>', 'with --once: the maximum number of records (default: all)', { parse: parseInteger(1) }),
     setting('--name <name>', 'name in the log lines; need not be unique'),
     setting('--port <port>', 'serve /health, /health/live, /health/ready and /metrics; 0: any port (default: off)', {
       parse: parseInteger(0, 65_535),
@@ -135,7 +130,16 @@ export function relayCommand(execute: Execute): Command {
     setting('--otlp <url>', 'export traces and metrics to this OpenTelemetry collector, by OTLP over HTTP (default: off)'),
   ]
   for (const option of options) command.addOption(option)
-  return command.action(execute(runRelay, { stopsItself: true }))
+  // Not settings: a variable or a file that makes every relay end would be a trap.
+  return command
+    .option('--once', 'publish what is there now, print the result and end; exit code 6 if something is left')
+    .option(
+      '--deadline <duration>',
+      'with --once: the time after which it has ended (default: when nothing is left)',
+      parsePositiveDuration,
+    )
+    .option('--limit <count>', 'with --once: the maximum number of records (default: all)', parseInteger(1))
+    .action(execute(runRelay, { stopsItself: true }))
 }
 
 async function runRelay(session: Session, options: RelayCommandOptions): Promise<ExitCode> {
