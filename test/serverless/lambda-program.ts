@@ -1,9 +1,10 @@
 // One invocation of a Lambda function on PostgreSQL, in a process of its own that is killed at a crash point. Prints the answer of the function.
+
+import { lambdaSqs, type SqsEvent } from '@ackord/aws/lambda'
 import { systemRuntime } from '@ackord/core'
 import { installProbe } from '@ackord/core/internal'
-import { lambdaSqs, type SqsEvent } from '@ackord/aws/lambda'
-import { pg } from '../../packages/sql/test/support/pg.ts'
 import { startOptions } from '../../packages/sql/test/support/own-schema.ts'
+import { pg } from '../../packages/sql/test/support/pg.ts'
 import { postgresUrl } from '../../packages/sql/test/support/postgres-url.ts'
 import { createFunction, type FunctionOptions } from './lambda-service.ts'
 

@@ -30,7 +30,7 @@ export function createFunction(pool: Pool, { mode = 'table' }: FunctionOptions =
       return messages.map(() => ({ ok: true }))
     },
   }
-  const placing = commandHandler({ type: placeOrder, source: '/orders' }, async ({ id, poison, hangs }, _message, context) => {
+  const placing = commandHandler({ type: placeOrder, source: '/orders' }, async ({ id, poison, hangs }, context) => {
     await database.executor().query('INSERT INTO placed (id) VALUES ($1)', [id])
     if (poison === true) throw new TypeError(`order ${id} cannot be placed`)
     if (hangs === true) await new Promise((_, reject) => context.signal.addEventListener('abort', () => reject(context.signal.reason)))

@@ -54,16 +54,19 @@ async function openWorld(options: FunctionOptions = {}) {
 }
 
 describe('a Lambda function on PostgreSQL', () => {
-  it.each(['table', 'log'] as const)('handles each message of a batch once, and publishes its events before it answers (%s)', async (mode) => {
-    await using world = await openWorld({ mode })
-    const handler = lambdaSqs(world.service, { relay: world.relay, logger: silentLogger })
-    expect(await handler(eventOf('o1', 'o2', 'o1'), context())).toEqual(failures())
-    expect(await handler(eventOf('o2', 'o3'), context())).toEqual(failures())
-    expect(await world.placed()).toEqual(['o1', 'o2', 'o3'])
-    const published = await world.published()
-    expect([published.length, new Set(published).size]).toEqual([3, 3])
-    expect(await world.relay.drain()).toMatchObject({ reason: 'empty', published: 0, left: { ready: 0, leased: 0, waiting: 0 } })
-  })
+  it.each(['table', 'log'] as const)(
+    'handles each message of a batch once, and publishes its events before it answers (%s)',
+    async (mode) => {
+      await using world = await openWorld({ mode })
+      const handler = lambdaSqs(world.service, { relay: world.relay, logger: silentLogger })
+      expect(await handler(eventOf('o1', 'o2', 'o1'), context())).toEqual(failures())
+      expect(await handler(eventOf('o2', 'o3'), context())).toEqual(failures())
+      expect(await world.placed()).toEqual(['o1', 'o2', 'o3'])
+      const published = await world.published()
+      expect([published.length, new Set(published).size]).toEqual([3, 3])
+      expect(await world.relay.drain()).toMatchObject({ reason: 'empty', published: 0, left: { ready: 0, leased: 0, waiting: 0 } })
+    },
+  )
 
   it('handles a batch once that is delivered to two invocations at the same time', async () => {
     await using world = await openWorld()
@@ -89,7 +92,9 @@ describe('a Lambda function on PostgreSQL', () => {
     const handler = lambdaSqs(world.service, { logger: silentLogger, deadLetter: { publisher, destination: 'orders-dead' } })
     const unreadable = { ...record('bad'), body: record('bad').body.replace('"application/json"', '"application/xml"') }
     expect(await handler({ Records: [unreadable] }, context())).toEqual(failures())
-    expect(publisher.calls).toMatchObject([{ destination: 'orders-dead', messages: [{ attributes: { id: 'm-bad', deadletterdestination: 'orders' } }] }])
+    expect(publisher.calls).toMatchObject([
+      { destination: 'orders-dead', messages: [{ attributes: { id: 'm-bad', deadletterdestination: 'orders' } }] },
+    ])
   })
 
   it('answers before the time limit, reports the message that did not end, and has not kept its writes', async () => {

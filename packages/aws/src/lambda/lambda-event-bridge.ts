@@ -1,6 +1,6 @@
 import { AckordError } from '@ackord/core'
-import { Invocations, type InvokedMessage, type SingleMessageHandler } from '@ackord/core/broker'
-import { describeValue } from '@ackord/core/internal'
+import type { SingleMessageHandler } from '@ackord/core/broker'
+import { describeValue, Invocations, type InvokedMessage } from '@ackord/core/internal'
 import { foreignAttributes, readMessage, type SqsMessage } from '../source/read-message.ts'
 import { type LambdaContext, type LambdaOptions, lambdaTime } from './lambda-time.ts'
 

@@ -1,6 +1,6 @@
 import { AckordError, type Attributes } from '@ackord/core'
-import { Invocations, type InvocationOutcome, type InvokedMessage, type SingleMessageHandler } from '@ackord/core/broker'
-import { checkFunction, describeValue, groupBy } from '@ackord/core/internal'
+import type { SingleMessageHandler } from '@ackord/core/broker'
+import { checkFunction, describeValue, groupBy, type InvocationOutcome, Invocations, type InvokedMessage } from '@ackord/core/internal'
 import { isFifo } from '../fifo.ts'
 import { foreignAttributes, readMessage, type SqsMessage, sqsMessage } from '../source/read-message.ts'
 import { type LambdaContext, type LambdaOptions, lambdaTime } from './lambda-time.ts'
@@ -79,10 +79,16 @@ export function lambdaSqs(
 function checkEvent(event: SqsEvent): void {
   const records: unknown = event?.Records
   const isRecord = (record: Partial<SqsEventRecord> | null) =>
-    typeof record?.messageId === 'string' && record.messageId !== '' && typeof record.body === 'string' && typeof record.eventSourceARN === 'string'
+    typeof record?.messageId === 'string' &&
+    record.messageId !== '' &&
+    typeof record.body === 'string' &&
+    typeof record.eventSourceARN === 'string'
   if (Array.isArray(records) && records.every(isRecord)) return
   const found = Array.isArray(records) ? 'it has a record without messageId, body or eventSourceARN' : `it is ${describeValue(event)}`
-  throw new AckordError('ACKORD_INVALID_MESSAGE', `lambdaSqs() must get an event of SQS, with records; ${found}. Check the trigger of the function.`)
+  throw new AckordError(
+    'ACKORD_INVALID_MESSAGE',
+    `lambdaSqs() must get an event of SQS, with records; ${found}. Check the trigger of the function.`,
+  )
 }
 
 /** The group of a FIFO queue; every message of a standard queue is a group of its own. The groups of a standard queue say nothing about order. */
@@ -118,4 +124,3 @@ function nativeOf({ messageId, body, attributes, messageAttributes, eventSourceA
 function queueOf(arn: string): string {
   return arn.slice(arn.lastIndexOf(':') + 1)
 }
-

@@ -1,6 +1,6 @@
 import { InvalidOptionError } from '@ackord/core'
-import type { InvocationOptions, InvocationTime } from '@ackord/core/broker'
-import { checkDuration, describeValue } from '@ackord/core/internal'
+import type { InvocationOptions } from '@ackord/core/broker'
+import { checkDuration, describeValue, type InvocationTime } from '@ackord/core/internal'
 
 /** The part that is used of the context that Lambda passes to a function. */
 export interface LambdaContext {

@@ -17,7 +17,13 @@ const context = (remaining = 30_000) => ({ getRemainingTimeInMillis: () => remai
 function routerOf(handle: (message: Message) => unknown, options: RouterOptions = {}): Router {
   const router = new Router({ runtime, logger: silentLogger, concurrency: 10, ...options })
   for (const type of ['order.placed', 'order.place', 'my-queue', 'OrderPlaced', 'orders.fifo']) {
-    router.handle({ type, handle: async (message) => (await handle(message), []) })
+    router.handle({
+      type,
+      handle: async (message) => {
+        await handle(message)
+        return []
+      },
+    })
   }
   return router
 }
@@ -25,7 +31,14 @@ function routerOf(handle: (message: Message) => unknown, options: RouterOptions 
 function record(id: string, more: Partial<SqsEventRecord> = {}): SqsEventRecord {
   return {
     messageId: id,
-    body: JSON.stringify({ specversion: '1.0', id: `e-${id}`, source: '/shop', type: 'order.place', datacontenttype: 'application/json', data: id }),
+    body: JSON.stringify({
+      specversion: '1.0',
+      id: `e-${id}`,
+      source: '/shop',
+      type: 'order.place',
+      datacontenttype: 'application/json',
+      data: id,
+    }),
     attributes: { ApproximateReceiveCount: '1', SentTimestamp: '1545082649183' },
     messageAttributes: {},
     eventSourceARN: 'arn:aws:sqs:us-east-2:123456789012:my-queue',
@@ -52,15 +65,35 @@ describe('lambdaSqs()', () => {
     expect(await handler(recorded<SqsEvent>('sqs'), context())).toEqual(failures())
     expect(seen).toEqual([
       {
-        ...{ data: { total: 12.5 }, id: 'order-17', source: '/shop', type: 'order.placed', specversion: '1.0', datacontenttype: 'application/json' },
+        ...{
+          data: { total: 12.5 },
+          id: 'order-17',
+          source: '/shop',
+          type: 'order.placed',
+          specversion: '1.0',
+          datacontenttype: 'application/json',
+        },
         ...{ deliveryCount: 1, origin: 'my-queue' },
       },
       {
-        ...{ data: { foo: 3 }, id: '2e1424d4-f796-459a-8184-9c92662be6da', source: 'my-queue', type: 'my-queue', time: '2018-12-17T21:37:30.636Z' },
+        ...{
+          data: { foo: 3 },
+          id: '2e1424d4-f796-459a-8184-9c92662be6da',
+          source: 'my-queue',
+          type: 'my-queue',
+          time: '2018-12-17T21:37:30.636Z',
+        },
         ...{ deliveryCount: 2, origin: 'my-queue' },
       },
       {
-        ...{ data: { total: 7 }, id: 'order-18', source: '/shop', type: 'order.placed', specversion: '1.0', datacontenttype: 'application/json' },
+        ...{
+          data: { total: 7 },
+          id: 'order-18',
+          source: '/shop',
+          type: 'order.placed',
+          specversion: '1.0',
+          datacontenttype: 'application/json',
+        },
         ...{ deliveryCount: 1, origin: 'my-queue' },
       },
     ])
@@ -99,7 +132,9 @@ describe('lambdaSqs()', () => {
     const publisher = recordingPublisher()
     const withLetter = lambdaSqs(routerOf(reject), { runtime, logger, deadLetter: { publisher, destination: 'orders-dead' } })
     expect(await withLetter(event, context())).toEqual(failures())
-    expect(publisher.calls).toMatchObject([{ destination: 'orders-dead', messages: [{ attributes: { id: 'e-p', deadletterdestination: 'my-queue' } }] }])
+    expect(publisher.calls).toMatchObject([
+      { destination: 'orders-dead', messages: [{ attributes: { id: 'e-p', deadletterdestination: 'my-queue' } }] },
+    ])
     const down = recordingPublisher(async () => [{ ok: false, error: new Error('down') }])
     const withDead = lambdaSqs(routerOf(reject), { runtime, logger, deadLetter: { publisher: down, destination: 'orders-dead' } })
     expect(await withDead(event, context())).toEqual(failures('p'))
@@ -186,7 +221,9 @@ describe('lambdaSqs()', () => {
     const handler = lambdaSqs(router, { runtime, logger: silentLogger, relay })
     expect(await handler({ Records: [record('a')] }, context())).toEqual(failures())
     expect(await handler({ Records: [record('a')] }, context(3000))).toEqual(failures())
-    expect(await lambdaSqs(router, { runtime, relay, drainTimeout: 800, logger: silentLogger })({ Records: [record('a')] }, context())).toEqual(failures())
+    expect(
+      await lambdaSqs(router, { runtime, relay, drainTimeout: 800, logger: silentLogger })({ Records: [record('a')] }, context()),
+    ).toEqual(failures())
     expect(drains).toEqual([
       { deadline: 5000, count: false },
       { deadline: 2750, count: false },
@@ -216,7 +253,14 @@ describe('lambdaEventBridge()', () => {
     )
     const event = recorded<EventBridgeEvent>('event-bridge')
     await handler(event, context())
-    const detail = { specversion: '1.0', id: 'order-19', source: '/shop', type: 'order.placed', datacontenttype: 'application/json', data: { total: 3 } }
+    const detail = {
+      specversion: '1.0',
+      id: 'order-19',
+      source: '/shop',
+      type: 'order.placed',
+      datacontenttype: 'application/json',
+      data: { total: 3 },
+    }
     await handler({ ...event, detail }, context())
     expect(seen).toEqual([
       { data: { orderId: '17' }, id: '53dc4d37-cffa-4f76-80c9-8b7d4a4d2eaa', source: 'shop.orders', type: 'OrderPlaced' },

@@ -1,4 +1,5 @@
 import type { DeadLetter, Logger, Publisher } from '@ackord/core'
+import { messageOf, redactDestination } from '@ackord/core/internal'
 import {
   type DrainResult,
   Relay,
@@ -9,7 +10,6 @@ import {
   type RelayOptions,
   relayDefaults,
 } from '@ackord/outbox'
-import { messageOf, redactDestination } from '@ackord/core/internal'
 import type { Command } from 'commander'
 import { openBroker } from '../brokers/open-broker.ts'
 import { aborted, unlessAborted } from '../lifecycle.ts'
@@ -232,7 +232,8 @@ function printed({ error, ...result }: DrainResult): object {
 
 function described({ published, failed, parked, reason, skipped, left }: DrainResult): string {
   const done = `${counted(published, 'record', 'records')} published, ${failed} failed, ${parked} parked; ended: ${reason}.`
-  const rest = left === undefined ? 'What is left is not known.' : `Left: ${left.ready} ready, ${left.leased} leased, ${left.waiting} waiting.`
+  const rest =
+    left === undefined ? 'What is left is not known.' : `Left: ${left.ready} ready, ${left.leased} leased, ${left.waiting} waiting.`
   return [done, rest, ...(skipped.length === 0 ? [] : [`Not served: ${skipped.map(redactDestination).join(', ')}.`])].join(' ')
 }
 

@@ -9,7 +9,10 @@ import { rejectUnreadable } from './settlement-errors.ts'
 
 /** What handles the messages of a serverless function: a `Router`, or a service. */
 export interface SingleMessageHandler {
-  handleOne(message: Message, options?: { readonly timeout?: number | undefined; readonly grace?: number | undefined }): Promise<HandleOneResult>
+  handleOne(
+    message: Message,
+    options?: { readonly timeout?: number | undefined; readonly grace?: number | undefined },
+  ): Promise<HandleOneResult>
 }
 
 /** The relay of a serverless function: a `Relay`, which is not started. */
@@ -47,8 +50,12 @@ export interface InvocationTime {
 }
 
 /**
- * For authors of adapters of serverless platforms: handles the messages of an invocation and reports which of them must be delivered again. A rejected message goes to the dead
+ * For the adapters of serverless platforms: handles the messages of an invocation and reports which of them must be delivered again. A rejected message goes to the dead
  * letter; without one it must be delivered again, so that the platform's own limit of deliveries applies.
+ *
+ *     const invocations = new Invocations(service, { deadLetter })
+ *     const outcome = await invocations.handle({ data, attributes }, { remaining: 30_000, margin: 1000 })
+ *     if (!outcome.done) throw outcome.error
  */
 export class Invocations {
   readonly receiver: Receiver
@@ -89,7 +96,10 @@ export class Invocations {
       },
     })
     if ('unreadable' in invoked && unreadable !== undefined) {
-      rejectUnreadable(message, `A message from '${content.origin ?? 'the platform'}'`, unreadable, { logger: this.receiver.logger, fields: {} })
+      rejectUnreadable(message, `A message from '${content.origin ?? 'the platform'}'`, unreadable, {
+        logger: this.receiver.logger,
+        fields: {},
+      })
       await message.settled
       return carriedOut.outcome ?? again(unreadable)
     }

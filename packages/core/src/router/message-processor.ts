@@ -168,7 +168,8 @@ export class MessageProcessor {
     }
     const fail = (error: unknown) => {
       // A message that is refused again, although the store had accepted another, does not wait twice: the fault may be its own.
-      const isKept = mayWait && waited?.outcome !== 'go' && isRefusal(error) && !isSettled(message) && this.#pause.mayWait(message, waited?.since)
+      const isKept =
+        mayWait && waited?.outcome !== 'go' && isRefusal(error) && !isSettled(message) && this.#pause.mayWait(message, waited?.since)
       if (isKept) {
         const since = waited?.since ?? this.#settings.runtime.monotonic()
         this.#dropHolds(message, error)

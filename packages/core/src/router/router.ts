@@ -401,7 +401,8 @@ function checkSource(source: Source): void {
   throw new InvalidOptionError('run(source)', `must be a source, such as broker.source('orders'); it is ${describeValue(source)}.`)
 }
 
-const manualSingle = "is 'manual', which handleOne() does not support: it ends with the settlement, and the handler may settle the message later."
+const manualSingle =
+  "is 'manual', which handleOne() does not support: it ends with the settlement, and the handler may settle the message later."
 const nestedSingle =
   'handleOne() was called in a handler of the same router: it could wait for that handler. Return an event, or use another router.'
 

@@ -9,7 +9,7 @@ import type { Runtime, Timer } from '../ports/runtime.ts'
 import type { RunPorts } from './message-processor.ts'
 
 /** How long a message may be handled. */
-export interface SingleLimits {
+interface SingleLimits {
   readonly signal: AbortSignal | undefined
   /** Milliseconds. */
   readonly timeout: number

@@ -6,7 +6,18 @@ import { Message } from '../../src/message/message.ts'
 import { TransactionScope, transactionScopeKey } from '../../src/message/transaction-scope.ts'
 import type { Middleware } from '../../src/middleware/middleware.ts'
 import { warningsDuring } from '../support/process-events.ts'
-import { deferred, failureOf, handling, openWorld, placed, recordingPublisher, sourceOf, tracked, verdicts } from '../support/router-world.ts'
+import {
+  deferred,
+  FedSource,
+  failureOf,
+  handling,
+  openWorld,
+  placed,
+  recordingPublisher,
+  sourceOf,
+  tracked,
+  verdicts,
+} from '../support/router-world.ts'
 import { settlePromises } from '../support/virtual-runtime.ts'
 
 const encode = (data: unknown) => new TextEncoder().encode(JSON.stringify(data))
@@ -294,15 +305,11 @@ describe('handleOne() rejects', () => {
     await failureOf(router.run(sourceOf()), 'ACKORD_ALREADY_STARTED')
     await router.stop()
     const other = openWorld().router.handle(handling(async () => []))
-    const gate = deferred()
-    async function* waiting() {
-      await gate.promise
-    }
-    const iterator = other.pipe(waiting())
-    const next = iterator.next()
+    const source = new FedSource()
+    const running = other.run(source)
     await failureOf(other.handleOne(new Message(0, attributes)), 'ACKORD_ALREADY_STARTED')
-    gate.resolve()
-    await next
+    source.end()
+    await running
   })
 
   it('a call in a handler of the same router, which could wait for itself', async () => {

@@ -1,5 +1,6 @@
 import type { Attributes } from '@ackord/core'
-import type { InvokedMessage, SingleMessageHandler } from '@ackord/core/broker'
+import type { SingleMessageHandler } from '@ackord/core/broker'
+import type { InvokedMessage } from '@ackord/core/internal'
 import { countOf, eventContent, instantOf, type PlatformMessage, readContent, textOf } from './message-content.ts'
 import { type ServerlessOptions, TimedInvocations } from './serverless-options.ts'
 
@@ -63,7 +64,14 @@ function eventGridMessage(event: unknown): InvokedMessage {
   const type = textOf(eventType)
   if (type === undefined) return { ...eventContent(event), origin: textOf((event as { readonly source?: unknown } | null)?.source) }
   const source = textOf(topic)
-  const foreign = { id: textOf(id), source, type, subject: textOf(subject), time: instantOf(eventTime), datacontenttype: 'application/json' }
+  const foreign = {
+    id: textOf(id),
+    source,
+    type,
+    subject: textOf(subject),
+    time: instantOf(eventTime),
+    datacontenttype: 'application/json',
+  }
   return readContent({ body: data, foreign, origin: source })
 }
 
@@ -73,29 +81,29 @@ function serviceBusMessages(item: unknown, context: AzureContext): readonly Plat
   const isBatch = Array.isArray(item) && Array.isArray(metadata['messageIdArray'])
   if (!isBatch) return [serviceBusMessage(item, (name) => metadata[name], context)]
   return item.map((body: unknown, index) => {
-    const valueOf = (name: string) => {
+    const property = (name: string) => {
       const values = metadata[`${name}Array`]
       return Array.isArray(values) ? (values as readonly unknown[])[index] : undefined
     }
-    return serviceBusMessage(body, valueOf, context)
+    return serviceBusMessage(body, property, context)
   })
 }
 
-function serviceBusMessage(body: unknown, valueOf: (name: string) => unknown, context: AzureContext): PlatformMessage {
-  const properties = valueOf('applicationProperties') ?? valueOf('userProperties')
-  const contentType = textOf(valueOf('contentType'))
-  const subject = textOf(valueOf('subject')) ?? textOf(valueOf('label'))
+function serviceBusMessage(body: unknown, property: (name: string) => unknown, context: AzureContext): PlatformMessage {
+  const properties = property('applicationProperties') ?? property('userProperties')
+  const contentType = textOf(property('contentType'))
+  const subject = textOf(property('subject')) ?? textOf(property('label'))
   const origin = originOf(context)
   const foreign: Attributes = {
-    id: textOf(valueOf('messageId')),
+    id: textOf(property('messageId')),
     source: origin,
     type: subject ?? origin,
-    time: instantOf(valueOf('enqueuedTimeUtc')),
-    correlationid: textOf(valueOf('correlationId')),
-    partitionkey: textOf(valueOf('sessionId')) ?? textOf(valueOf('partitionKey')),
+    time: instantOf(property('enqueuedTimeUtc')),
+    correlationid: textOf(property('correlationId')),
+    partitionkey: textOf(property('sessionId')) ?? textOf(property('partitionKey')),
   }
   return {
-    ...{ body, contentType, foreign, origin, deliveryCount: countOf(valueOf('deliveryCount')) },
+    ...{ body, contentType, foreign, origin, deliveryCount: countOf(property('deliveryCount')) },
     properties: typeof properties === 'object' && properties !== null ? (properties as Readonly<Record<string, unknown>>) : {},
   }
 }

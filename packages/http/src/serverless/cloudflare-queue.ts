@@ -1,6 +1,6 @@
 import { AckordError } from '@ackord/core'
-import type { InvokedMessage, SingleMessageHandler } from '@ackord/core/broker'
-import { describeValue } from '@ackord/core/internal'
+import type { SingleMessageHandler } from '@ackord/core/broker'
+import { describeValue, type InvokedMessage } from '@ackord/core/internal'
 import { countOf, instantOf, readContent } from './message-content.ts'
 import { type ServerlessOptions, TimedInvocations } from './serverless-options.ts'
 
@@ -33,7 +33,10 @@ export function cloudflareQueue(handler: SingleMessageHandler, options: Serverle
 
   return async function handleBatch(batch) {
     if (!Array.isArray(batch?.messages)) {
-      throw new AckordError('ACKORD_INVALID_MESSAGE', `cloudflareQueue() must get a batch of Cloudflare Queues; it got ${describeValue(batch)}.`)
+      throw new AckordError(
+        'ACKORD_INVALID_MESSAGE',
+        `cloudflareQueue() must get a batch of Cloudflare Queues; it got ${describeValue(batch)}.`,
+      )
     }
     const { queue } = batch
     await timed.handleEach(

@@ -17,14 +17,19 @@ export interface GoogleCloudEvent {
  *
  *     functions.cloudEvent('orders', googleCloudEvent(service))
  */
-export function googleCloudEvent(handler: SingleMessageHandler, options: ServerlessOptions = {}): (event: GoogleCloudEvent) => Promise<void> {
+export function googleCloudEvent(
+  handler: SingleMessageHandler,
+  options: ServerlessOptions = {},
+): (event: GoogleCloudEvent) => Promise<void> {
   const timed = new TimedInvocations(handler, options)
 
   return async function handleEvent(event) {
     const content = eventContent(event)
     const published = publishedMessage(event)
     const message =
-      published === undefined ? { ...content, origin: event.source } : readContent({ ...published, foreign: { ...content.attributes, ...published.foreign } })
+      published === undefined
+        ? { ...content, origin: event.source }
+        : readContent({ ...published, foreign: { ...content.attributes, ...published.foreign } })
     await timed.handleAll([message])
   }
 }

@@ -1,6 +1,6 @@
 import { AckordError, type Attributes, parseMessage } from '@ackord/core'
-import { bufferOf, definedAttributes, headerCodec, type InvokedMessage, isStructuredContentType, missingAttributes, readTraceHeaders } from '@ackord/core/broker'
-import { describeValue } from '@ackord/core/internal'
+import { bufferOf, definedAttributes, headerCodec, isStructuredContentType, missingAttributes, readTraceHeaders } from '@ackord/core/broker'
+import { describeValue, type InvokedMessage } from '@ackord/core/internal'
 
 type Content = Pick<InvokedMessage, 'data' | 'attributes'>
 
@@ -31,7 +31,13 @@ export function readContent(message: PlatformMessage): InvokedMessage {
   try {
     return { ...contentOf(message), deliveryCount, origin }
   } catch (unreadable) {
-    return { data: bytesOf(body), attributes: definedAttributes(foreign), deliveryCount, origin, unreadable: unreadable ?? new Error('unknown') }
+    return {
+      data: bytesOf(body),
+      attributes: definedAttributes(foreign),
+      deliveryCount,
+      origin,
+      unreadable: unreadable ?? new Error('unknown'),
+    }
   }
 }
 
@@ -48,13 +54,19 @@ function contentOf({ body, properties = {}, contentType, foreign }: PlatformMess
   }
   const event = undeclaredEvent(body)
   if (event !== undefined) return { data: event.data, attributes: trace(event.attributes) }
-  return { data: bytesOf(body), attributes: trace({ ...definedAttributes(foreign), ...definedAttributes({ datacontenttype: contentType }) }) }
+  return {
+    data: bytesOf(body),
+    attributes: trace({ ...definedAttributes(foreign), ...definedAttributes({ datacontenttype: contentType }) }),
+  }
 }
 
 /** A CloudEvent that the platform has parsed. Throws if it is none. */
 export function eventContent(event: unknown): Content {
   if (typeof event !== 'object' || event === null || !('specversion' in event)) {
-    throw new AckordError('ACKORD_INVALID_MESSAGE', `The function must get a CloudEvent; it got ${describeValue(event)}. Check its trigger.`)
+    throw new AckordError(
+      'ACKORD_INVALID_MESSAGE',
+      `The function must get a CloudEvent; it got ${describeValue(event)}. Check its trigger.`,
+    )
   }
   return structured(event)
 }
@@ -64,7 +76,9 @@ function structured(event: unknown): Content {
   if (event instanceof Uint8Array || typeof event === 'string') return parsed(event)
   const { data, ...others } = event as { readonly data?: unknown }
   // Objects of the CloudEvents SDK have `toJSON()`.
-  return parsed(data instanceof Uint8Array ? JSON.stringify({ ...others, data_base64: bufferOf(data).toString('base64') }) : JSON.stringify(event))
+  return parsed(
+    data instanceof Uint8Array ? JSON.stringify({ ...others, data_base64: bufferOf(data).toString('base64') }) : JSON.stringify(event),
+  )
 }
 
 function parsed(text: string | Uint8Array): Content {
@@ -89,7 +103,7 @@ function isParsedEvent(body: unknown): boolean {
 }
 
 /** Bytes as they are, text as UTF-8, nothing as no bytes, and everything else as JSON. */
-export function bytesOf(body: unknown): Uint8Array {
+function bytesOf(body: unknown): Uint8Array {
   if (body instanceof Uint8Array) return new Uint8Array(body.buffer, body.byteOffset, body.byteLength)
   if (body instanceof ArrayBuffer) return new Uint8Array(body)
   if (body === undefined || body === null) return new Uint8Array()

@@ -1,5 +1,5 @@
-import { Invocations, type InvocationOptions, type InvocationTime, type InvokedMessage, type SingleMessageHandler } from '@ackord/core/broker'
-import { checkDuration } from '@ackord/core/internal'
+import type { InvocationOptions, SingleMessageHandler } from '@ackord/core/broker'
+import { checkDuration, Invocations, type InvocationTime, type InvokedMessage } from '@ackord/core/internal'
 
 export interface ServerlessOptions extends InvocationOptions {
   /**

@@ -68,7 +68,11 @@ describe('googleCloudEvent()', () => {
   })
 
   it.each([
-    ['in binary mode', { total: 1 }, { 'ce-id': 'e1', 'ce-source': '/shop', 'ce-type': 'order.placed', 'ce-specversion': '1.0', 'content-type': 'application/json' }],
+    [
+      'in binary mode',
+      { total: 1 },
+      { 'ce-id': 'e1', 'ce-source': '/shop', 'ce-type': 'order.placed', 'ce-specversion': '1.0', 'content-type': 'application/json' },
+    ],
     ['in structured mode', read, { 'content-type': 'application/cloudevents+json' }],
     ['that is not declared', read, {}],
   ])('reads a CloudEvent in a message of Pub/Sub %s', async (_mode, content, attributes) => {
@@ -139,7 +143,8 @@ describe('azureServiceBus()', () => {
   it('reads a CloudEvent in binary mode, as the AMQP publisher writes it, and in structured mode', async () => {
     const { router, seen } = openRouter()
     const handler = azureServiceBus(router, ports)
-    const properties = (prefix: string) => Object.fromEntries(['specversion', 'id', 'source', 'type'].map((name) => [prefix + name, event[name as 'id']]))
+    const properties = (prefix: string) =>
+      Object.fromEntries(['specversion', 'id', 'source', 'type'].map((name) => [prefix + name, event[name as 'id']]))
     for (const prefix of ['cloudEvents:', 'cloudEvents_']) {
       await handler({ total: 1 }, { options, triggerMetadata: { ...triggerMetadata, applicationProperties: properties(prefix) } })
     }
@@ -193,7 +198,10 @@ describe('azureEventGrid()', () => {
       read,
       {
         ...{ id: '831e1650-001e-001b-66ab-eeb76e069631', type: 'Microsoft.Storage.BlobCreated', time: '2017-06-26T18:41:00.958Z' },
-        ...{ subject: '/blobServices/default/containers/test-container/blobs/new-file.txt', data: { api: 'PutBlockList', contentLength: 524288 } },
+        ...{
+          subject: '/blobServices/default/containers/test-container/blobs/new-file.txt',
+          data: { api: 'PutBlockList', contentLength: 524288 },
+        },
       },
     ])
     await expect(handler({ foo: 1 }, {})).rejects.toThrow('must get a CloudEvent')
@@ -230,6 +238,8 @@ describe('cloudflareQueue()', () => {
   })
 
   it('rejects a batch that is none', async () => {
-    await expect(cloudflareQueue(openRouter().router, ports)({} as CloudflareBatch)).rejects.toThrow('must get a batch of Cloudflare Queues')
+    await expect(cloudflareQueue(openRouter().router, ports)({} as CloudflareBatch)).rejects.toThrow(
+      'must get a batch of Cloudflare Queues',
+    )
   })
 })

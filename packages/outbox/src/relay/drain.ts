@@ -14,10 +14,7 @@ export interface DrainOptions {
   readonly limit?: number | undefined
   /** Ends the drain as a deadline does: records in flight are settled, the rest is released. */
   readonly signal?: AbortSignal | undefined
-  /**
-   * Whether the store is asked in the end how many records are left, if it is an `OutboxAdmin` and there is time. It counts them, which takes time on a large table. Default:
-   * true.
-   */
+  /** Whether the store counts in the end how many records are left, if it is an `OutboxAdmin` and there is time. On a large table that takes long. Default: true. */
   readonly count?: boolean | undefined
 }
 

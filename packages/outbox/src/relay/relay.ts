@@ -1,5 +1,14 @@
 import { AckordError, InvalidOptionError, idle, type Logger, outside, type Runtime, toError } from '@ackord/core'
-import { abortable, announce, checkFunction, inRoot, type LinkedController, linkedController, relayChannel, withTimeLimit } from '@ackord/core/internal'
+import {
+  abortable,
+  announce,
+  checkFunction,
+  inRoot,
+  type LinkedController,
+  linkedController,
+  relayChannel,
+  withTimeLimit,
+} from '@ackord/core/internal'
 import type { TakeTurn } from '../delivery/publish-turns.ts'
 import { OutboxMeter, type OutboxTotals, RelayObserver } from '../delivery/relay-observer.ts'
 import { checkOrder } from '../options/key-order.ts'
@@ -237,7 +246,12 @@ export class Relay {
     const watch = this.#watch
     if (watch === undefined || limit <= 0) return undefined
     try {
-      const stats = await withTimeLimit(runtime, limit, () => new Error('The store did not count in time.'), () => outside(() => watch.ask()))
+      const stats = await withTimeLimit(
+        runtime,
+        limit,
+        () => new Error('The store did not count in time.'),
+        () => outside(() => watch.ask()),
+      )
       return backlogOf(stats, destinations)
     } catch {
       return undefined

@@ -412,7 +412,9 @@ export const relayMutants: readonly Mutant<RelayPorts>[] = [
   }),
   ...brokenRelay('a drain with a limit gives an outcome to no more records, and leaves the others as they were', {
     'the limit is ignored': draining((relay, { limit: _, ...options }) => relay.drain(options)),
-    'records above the limit are not claimed': draining((relay, { limit, ...options }) => relay.drain(limit === undefined ? { limit: 1 } : { ...options, limit })),
+    'records above the limit are not claimed': draining((relay, { limit, ...options }) =>
+      relay.drain(limit === undefined ? { limit: 1 } : { ...options, limit }),
+    ),
   }),
   ...brokenRelay('a drain ends before its deadline even if a publish hangs, and releases the records without an outcome', {
     'the deadline is ignored': draining((relay, { deadline: _, ...options }) => relay.drain(options)),
