@@ -101,7 +101,7 @@ describe('a Lambda function on PostgreSQL', () => {
     await using world = await openWorld()
     const handler = lambdaSqs(world.service, { margin: 300, logger: silentLogger })
     const event = { Records: [record('o1'), record('slow', { hangs: true })] }
-    expect(await handler(event, context(700))).toEqual(failures('slow'))
+    expect(await handler(event, context(1500))).toEqual(failures('slow'))
     expect(await world.placed()).toEqual(['o1'])
   })
 

@@ -315,7 +315,7 @@ export class Router {
   #startSingles(): SingleMessages {
     this.#checkReady()
     const singles = new SingleMessages(this.#settings.runtime)
-    const run = this.#consume({
+    const run = this.#begin({
       messages: (reading) => singles.messages(reading),
       cooperative: true,
       signal: undefined,
@@ -333,6 +333,11 @@ export class Router {
     } catch (error) {
       return Promise.reject(error)
     }
+    return this.#begin(options)
+  }
+
+  /** Starts a run. The router must be ready. */
+  #begin(options: ConsumeOptions): Promise<void> {
     this.#handlers.passPorts(this.#middleware, this.#settings.shared)
     const run = this.#create(options)
     this.#current = run

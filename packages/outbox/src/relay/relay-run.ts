@@ -41,6 +41,9 @@ export interface RelayRunOptions {
 /** Milliseconds that the store gets for outcomes and releases after a stop was forced. */
 const lastCalls = 2000
 
+/** Milliseconds for which a drain waits for a store that does not answer. */
+const storePatience = 10_000
+
 /** The number of full batches that may be in memory per slot, most of them at slow destinations: up to this many slow destinations do not delay others. */
 const maxBatches = 16
 
@@ -425,7 +428,7 @@ export class RelayRun {
       return { records, until: 0 }
     }
     // A started relay waits for its store as long as it takes.
-    const until = this.#goal === undefined ? undefined : runtime.monotonic() + lease / 3
+    const until = this.#goal === undefined ? undefined : runtime.monotonic() + storePatience
     try {
       records = await this.calls.run(call, { signal, onLate, until })
       this.#observer.meter.duration('claim', runtime.monotonic() - askedAt)
