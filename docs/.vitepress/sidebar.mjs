@@ -42,6 +42,7 @@ export const sidebar = [
       { text: 'NestJS', link: '/guides/nestjs' },
       { text: 'Fastify', link: '/packages/fastify' },
       { text: 'Idempotent HTTP requests', link: '/guides/http-requests' },
+      { text: 'Serverless functions, cron', link: '/guides/serverless' },
     ],
   },
   {

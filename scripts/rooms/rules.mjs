@@ -53,8 +53,9 @@ const layers = {
     ['client.ts', 'aws-errors.ts', 'fifo.ts'],
     ['event-text.ts', 'queue-urls.ts', 'requests.ts'],
     ['source', 'publisher', 'objects'],
+    ['lambda'],
   ],
-  http: [['cloudevents'], ['source', 'publisher'], ['frameworks'], ['idempotency']],
+  http: [['cloudevents'], ['source', 'publisher', 'serverless'], ['frameworks'], ['idempotency']],
   nestjs: [
     ['handlers', 'instance'],
     ['module', 'idempotency'],

@@ -216,13 +216,18 @@ describe('createService() rejects', () => {
 
   it.each([
     ['nothing to do', {}, 'needs a `source` with `handlers`, a `publisher`, or both'],
-    ['handlers without a source', { handlers, publisher: new MemoryBroker() }, 'source is required with `handlers`'],
+    ['handlers without a consumer', { handlers }, 'consumer is required with `handlers`'],
     ['a source without handlers', { source, consumer: 'orders' }, 'handlers is required with `source`'],
-    ['a source without a consumer', { source, handlers }, 'consumer is required with `source`'],
+    ['a source without a consumer', { source, handlers }, 'consumer is required with `handlers`'],
     ['an unknown option', { source, handlers, consumer: 'orders', handler: 1 }, "createService() has no option 'handler'"],
     ['a wrong option of a part', { source, handlers, consumer: 'orders', router: { buffer: -1 } }, 'buffer'],
   ])('%s', (_, options, text) => {
     expect(() => createService({ database, ...options })).toThrow(text)
+  })
+
+  it('a start with handlers and without a source', () => {
+    const service = createService({ database, handlers, consumer: 'orders' })
+    expect(() => service.start()).toThrow('source is required to start a service with `handlers`')
   })
 })
 

@@ -25,6 +25,7 @@ export type {
 } from './broker/dead-letters/dead-letter-port.ts'
 export { deadLetterPort } from './broker/dead-letters/dead-letter-port.ts'
 export type { DeadLetterQueue, DeadLettersOptions, StoredLetter } from './broker/dead-letters/dead-letter-queue.ts'
+export type { DrainableRelay, InvocationOptions, SingleMessageHandler } from './broker/invocations.ts'
 export type { IterationOwner, SourceIteration } from './broker/iterated-source.ts'
 export { IteratedSource } from './broker/iterated-source.ts'
 export { KeyQueues } from './broker/key-queues.ts'

@@ -8,7 +8,7 @@ export type { MessageOptions, RawMessage } from './message/message.ts'
 export type { Matcher } from './message/match.ts'
 export type { OutputIds } from './message/output-ids.ts'
 export type { Attributes, AttributeValue } from './message/attributes.ts'
-export type { AckCallbacks, AckState, NackOptions, Settlement, Verdict } from './message/acking.ts'
+export type { AckCallbacks, AckState, HandleOneResult, NackOptions, Settlement, Verdict } from './message/acking.ts'
 
 // Marshalers: from data to bytes and back
 export { bytesMarshaler, firstAccepting, jsonMarshaler, textMarshaler } from './message/marshaler.ts'
@@ -42,7 +42,7 @@ export type { AckStrategy } from './router/ack-strategy.ts'
 export type { EngineInput, EngineOptions, EnginePlugin, InputOptions, OutputOptions, PublisherOutputOptions } from './router/engine.ts'
 export type { HandlerOptions } from './router/handler-table.ts'
 export type { Destination } from './router/publish-outputs.ts'
-export type { PipeOptions, RouterHealth, RunOptions } from './router/router.ts'
+export type { HandleOneOptions, PipeOptions, RouterHealth, RunOptions } from './router/router.ts'
 export type { ErrorDecision, RouterOptions } from './router/router-options.ts'
 
 // Fairness between tenants, and their rates

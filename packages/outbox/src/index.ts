@@ -24,6 +24,7 @@ export type { MappedRecord, MapRecord, ParkReason, RelayEvent, RelayRecord } fro
 export type { ClaimingOptions, PublisherMap, RelayCleanupOptions, RelayGroupOptions, RelayOptions } from './options/relay-options.ts'
 export { relayDefaults } from './options/relay-options.ts'
 export type { RelayBacklog } from './relay/backlog-watch.ts'
+export type { DrainedBacklog, DrainOptions, DrainReason, DrainResult } from './relay/drain.ts'
 export type { RelayHealth } from './relay/relay.ts'
 export { Relay } from './relay/relay.ts'
 export type { RelayGroupHealth } from './relay/relay-group.ts'

@@ -1,5 +1,7 @@
 import type { DeadLetter, Logger, Publisher } from '@ackord/core'
+import { messageOf, redactDestination } from '@ackord/core/internal'
 import {
+  type DrainResult,
   Relay,
   RelayGroup,
   type RelayGroupHealth,
@@ -12,6 +14,7 @@ import type { Command } from 'commander'
 import { openBroker } from '../brokers/open-broker.ts'
 import { aborted, unlessAborted } from '../lifecycle.ts'
 import { type ExitCode, exitCode, isInterruption, usageError } from '../output/errors.ts'
+import { counted } from '../output/text.ts'
 import { startHealthServer } from '../relay/health-server.ts'
 import { startOtlpExport } from '../relay/otlp-export.ts'
 import { reportToAll, ScrapedMetrics } from '../relay/relay-metrics.ts'
@@ -57,6 +60,9 @@ interface RelayCommandOptions extends StoreLocation {
   readonly host?: string | undefined
   readonly port?: number | undefined
   readonly otlp?: string | undefined
+  readonly once?: boolean | undefined
+  readonly deadline?: number | undefined
+  readonly limit?: number | undefined
 }
 
 export function relayCommand(execute: Execute): Command {
@@ -124,12 +130,22 @@ export function relayCommand(execute: Execute): Command {
     setting('--otlp <url>', 'export traces and metrics to this OpenTelemetry collector, by OTLP over HTTP (default: off)'),
   ]
   for (const option of options) command.addOption(option)
-  return command.action(execute(runRelay, { stopsItself: true }))
+  // Not settings: a variable or a file that makes every relay end would be a trap.
+  return command
+    .option('--once', 'publish what is there now, print the result and end; exit code 6 if something is left')
+    .option(
+      '--deadline <duration>',
+      'with --once: the time after which it has ended (default: when nothing is left)',
+      parsePositiveDuration,
+    )
+    .option('--limit <count>', 'with --once: the maximum number of records (default: all)', parseInteger(1))
+    .action(execute(runRelay, { stopsItself: true }))
 }
 
 async function runRelay(session: Session, options: RelayCommandOptions): Promise<ExitCode> {
   const { signal } = session
   checkTogether(options)
+  if (options.once === true) return await relayOnce(session, options)
   try {
     await relayUntilAborted(session, options)
   } catch (error) {
@@ -153,6 +169,10 @@ function checkTogether(options: RelayCommandOptions): void {
         : `--lease is ${exactDuration(leased)}; it must be longer than --publish-timeout (${exactDuration(limit)}${byDefault}).`
     throw usageError(text, 'A number without a unit is milliseconds: write 30s for 30 seconds.')
   }
+  if (options.once !== true && (options.deadline !== undefined || options.limit !== undefined)) {
+    const name = options.deadline === undefined ? '--limit' : '--deadline'
+    throw usageError(`${name} is for --once.`, 'A relay without --once runs until it is stopped.')
+  }
   if (onExhausted !== 'park' && order !== 'perKey')
     throw usageError(
       `--on-exhausted is '${onExhausted}', which requires the order perKey.`,
@@ -161,11 +181,84 @@ function checkTogether(options: RelayCommandOptions): void {
 }
 
 async function relayUntilAborted(session: Session, options: RelayCommandOptions): Promise<void> {
+  const { signal } = session
+  const { port, host = '127.0.0.1' } = options
+  await withRelay(session, options, 'stdout', async ({ relay, scraped, logger, from, to, exporting }) => {
+    const health = () => relay.health()
+    await using server =
+      scraped === undefined || port === undefined
+        ? undefined
+        : await startHealthServer({ port, host, health, metrics: () => scraped.format() })
+    signal.throwIfAborted()
+    await using running = relay.start()
+    const served = { ...(server !== undefined && { health: server.url }), ...exporting }
+    logger.info({ from, to, ...served }, 'The relay is running.')
+    await aborted(signal)
+    logger.info({}, 'The relay is stopping: records in flight are finished, the rest is released.')
+    // Before the server is closed: until the end it reports that the relay is stopping.
+    await running.stop()
+    logger.info(totalsOf(relay.health()), 'The relay has stopped.')
+  })
+}
+
+/** Publishes what is there now. The log goes to stderr, because the result is on stdout. */
+async function relayOnce(session: Session, options: RelayCommandOptions): Promise<ExitCode> {
+  const { output, signal } = session
+  const { deadline, limit } = options
+  let complete = true
+  await withRelay(session, { ...options, port: undefined, listen: undefined }, 'stderr', async ({ relay }) => {
+    signal.throwIfAborted()
+    const single = relay instanceof Relay ? await relay.drain({ deadline, limit, signal }) : undefined
+    const results = relay instanceof Relay ? {} : await relay.drain({ deadline, limit, signal })
+    const all = single === undefined ? Object.values(results) : [single]
+    complete = all.every(isComplete)
+    const stores = Object.fromEntries(Object.entries(results).map(([store, result]) => [store, printed(result)]))
+    output.object({ complete, ...(single === undefined ? { stores } : printed(single)) })
+    if (single !== undefined) output.line(described(single))
+    for (const [store, result] of Object.entries(results)) output.line(`${store}: ${described(result)}`)
+  })
+  signal.throwIfAborted()
+  return complete ? exitCode.ok : exitCode.incomplete
+}
+
+/** Delayed records that are not due yet do not count. */
+function isComplete({ reason, failed, left }: DrainResult): boolean {
+  return reason === 'empty' && failed === 0 && (left === undefined || left.ready + left.leased === 0)
+}
+
+function printed({ error, ...result }: DrainResult): object {
+  return { ...result, ...(error !== undefined && { error: messageOf(error) }) }
+}
+
+function described({ published, failed, parked, reason, skipped, left }: DrainResult): string {
+  const done = `${counted(published, 'record', 'records')} published, ${failed} failed, ${parked} parked; ended: ${reason}.`
+  const rest =
+    left === undefined ? 'What is left is not known.' : `Left: ${left.ready} ready, ${left.leased} leased, ${left.waiting} waiting.`
+  return [done, rest, ...(skipped.length === 0 ? [] : [`Not served: ${skipped.map(redactDestination).join(', ')}.`])].join(' ')
+}
+
+interface OpenRelay {
+  readonly relay: Relay | RelayGroup
+  readonly scraped: ScrapedMetrics | undefined
+  readonly logger: Logger
+  /** The addresses for log lines. */
+  readonly from: string
+  readonly to: string
+  readonly exporting: object
+}
+
+/** Opens stores and broker, creates the relay, which is not started, and closes everything after the work. */
+async function withRelay(
+  session: Session,
+  options: RelayCommandOptions,
+  log: 'stdout' | 'stderr',
+  work: (open: OpenRelay) => Promise<void>,
+): Promise<void> {
   const { output, secrets, signal } = session
-  const plain = output.logger('stdout')
+  const plain = output.logger(log)
   // In the store each relay has an id of its own, so that two relays with the same name do not conflict.
   const logger = options.name === undefined ? plain : withFields(plain, { relay: options.name })
-  const { from, to, order, mode = 'table', listen, keepPublished, port, host = '127.0.0.1' } = options
+  const { from, to, order, mode = 'table', listen, keepPublished, port } = options
   // Closed last: it exports what happens until everything else is closed.
   await using otlp = options.otlp === undefined ? undefined : await startOtlpExport(options.otlp, { option: '--otlp', logger, secrets })
   await using opened = await openRelayStores(session, { from, location: locationOf(options), order, mode, logger })
@@ -184,21 +277,9 @@ async function relayUntilAborted(session: Session, options: RelayCommandOptions)
     // Passed on to the stores.
     metrics: reportToAll([scraped?.port, otlp?.telemetry.metrics]),
   })
-  const health = () => relay.health()
-  await using server =
-    scraped === undefined || port === undefined
-      ? undefined
-      : await startHealthServer({ port, host, health, metrics: () => scraped.format() })
-  signal.throwIfAborted()
-  await using running = relay.start()
-  const served = { ...(server !== undefined && { health: server.url }), ...(otlp !== undefined && { otlp: otlp.address }) }
   const addresses = [...opened.stores].map(([name, { address }]) => (opened.named ? `${name}=${address}` : address))
-  logger.info({ from: addresses.join(', '), to: broker.address, ...served }, 'The relay is running.')
-  await aborted(signal)
-  logger.info({}, 'The relay is stopping: records in flight are finished, the rest is released.')
-  // Before the server is closed: until the end it reports that the relay is stopping.
-  await running.stop()
-  logger.info(totalsOf(relay.health()), 'The relay has stopped.')
+  const exporting = otlp === undefined ? {} : { otlp: otlp.address }
+  await work({ relay, scraped, logger, from: addresses.join(', '), to: broker.address, exporting })
 }
 
 type NamedOutbox = readonly [name: string, outbox: ReturnType<Store['outbox']>]

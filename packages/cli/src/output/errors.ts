@@ -47,6 +47,8 @@ export const exitCode = {
   refused: 4,
   /** The tables are missing, or of another version. */
   schema: 5,
+  /** `relay --once` has ended, and records are left. */
+  incomplete: 6,
   /** Ctrl-C or SIGTERM before the end. */
   interrupted: 130,
 } as const

@@ -18,6 +18,12 @@ export interface Settlement {
   readonly failure?: unknown
 }
 
+/** The settlement of a message that was handled by `handleOne()`. `failure`: the broker, or the dead letter, did not accept the verdict; the message must be delivered again. */
+export interface HandleOneResult extends Settlement {
+  /** For how many milliseconds a redelivery is useless; only for a nacked message, and if known. */
+  readonly retryAfter?: number | undefined
+}
+
 /** How a source carries out a verdict. At most one method is called, once. A rejection means that the broker did not accept the verdict. */
 export interface AckCallbacks {
   ack(): void | Promise<void>

@@ -26,6 +26,16 @@ export interface RunPorts {
   readonly deliver: (outputs: readonly Message[], input: Message, signal: AbortSignal) => Promise<void> | undefined
   /** Abandons deliveries when the shutdown is forced; `deliver` then rejects. */
   readonly abandon: ((reason: AckordError) => void) | undefined
+  /**
+   * The signal and the deadline (milliseconds since the epoch) of a message that has its own; such a message never waits for a store that rejects writes, because its
+   * caller waits. Default: those of the run.
+   */
+  readonly limitsOf?: ((received: Message) => MessageLimits | undefined) | undefined
+}
+
+export interface MessageLimits {
+  readonly signal: AbortSignal
+  readonly deadline: number | undefined
 }
 
 /** How a message left a pause, and when it had started to wait. */
@@ -127,21 +137,27 @@ export class MessageProcessor {
 
   /** `waited`: how the message left a pause, if it waited in one. */
   #handle(received: Message, done: () => void, waited?: Waited<'probe' | 'go'>): void {
+    const limits = this.#ports.limitsOf?.(received)
+    const root = limits === undefined ? this.#root : this.#rootWith(limits)
     let decoded: Message | Promise<Message>
     try {
       this.#policy.checkDeliveries(received)
       const { decode } = this.#ports
-      decoded = decode === undefined ? received : decode(received, this.#forced.signal)
+      decoded = decode === undefined ? received : decode(received, root.signal)
     } catch (error) {
       this.#failEarly(received, error, done, waited)
       return
     }
     if (decoded instanceof Promise) {
       // Only a message that passes codecs, and those are bytes.
-      const root = this.#root.with(receivedMessageKey, received as RawMessage)
-      const handle = (message: Message) => this.#handleDecoded(received, message, root, done, waited)
+      const withReceived = root.with(receivedMessageKey, received as RawMessage)
+      const handle = (message: Message) => this.#handleDecoded(received, message, withReceived, done, waited)
       decoded.then(handle, (error: unknown) => this.#failEarly(received, error, done, waited))
-    } else this.#handleDecoded(received, decoded, this.#root, done, waited)
+    } else this.#handleDecoded(received, decoded, root, done, waited)
+  }
+
+  #rootWith({ signal, deadline }: MessageLimits): Context {
+    return rootContext({ signal, deadline, ambient: this.#settings.ambient }).with(processorKey, this)
   }
 
   #failEarly(received: Message, error: unknown, done: () => void, waited: Waited<'probe' | 'go'> | undefined): void {
@@ -151,6 +167,7 @@ export class MessageProcessor {
 
   #handleDecoded(received: Message, message: Message, root: Context, done: () => void, waited: Waited<'probe' | 'go'> | undefined): void {
     const probing = waited?.outcome === 'probe'
+    const mayWait = this.#ports.limitsOf === undefined
     let context: Context
     let outputs: Promise<readonly Message[]>
     try {
@@ -162,7 +179,8 @@ export class MessageProcessor {
     }
     const fail = (error: unknown) => {
       // A message that is refused again, although the store had accepted another, does not wait twice: the fault may be its own.
-      const isKept = waited?.outcome !== 'go' && isRefusal(error) && !isSettled(message) && this.#pause.mayWait(message, waited?.since)
+      const isKept =
+        mayWait && waited?.outcome !== 'go' && isRefusal(error) && !isSettled(message) && this.#pause.mayWait(message, waited?.since)
       if (isKept) {
         const since = waited?.since ?? this.#settings.runtime.monotonic()
         this.#dropHolds(message, error)
@@ -178,7 +196,7 @@ export class MessageProcessor {
       if (probing) this.#pause.tried('accepted')
       let finishing: Promise<void> | undefined
       try {
-        finishing = this.#finish(message, produced)
+        finishing = this.#finish(message, produced, root.signal)
       } catch (error) {
         fail(error)
         return
@@ -189,7 +207,7 @@ export class MessageProcessor {
     outputs.then(finish, fail)
   }
 
-  #finish(message: Message, outputs: readonly Message[]): Promise<void> | undefined {
+  #finish(message: Message, outputs: readonly Message[], signal: AbortSignal): Promise<void> | undefined {
     this.#dropHolds(message, undefined)
     if (Array.isArray(outputs) && outputs.length === 0) return this.#succeed(message, false)
     // It will be handled again, and then produces these outputs again.
@@ -198,7 +216,7 @@ export class MessageProcessor {
     let delivered: Promise<void> | undefined
     try {
       prepared = this.#prepare(message, outputs)
-      delivered = this.#ports.deliver(prepared, message, this.#forced.signal)
+      delivered = this.#ports.deliver(prepared, message, signal)
     } catch (error) {
       return this.#failDelivery(message, prepared, error)
     }

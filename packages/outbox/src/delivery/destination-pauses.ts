@@ -89,6 +89,22 @@ export class DestinationPauses {
     return Math.max(0, next)
   }
 
+  /**
+   * For a drain, which does not wait for ever. `failing`: whether a destination is down whose last trial has not shown that it has no records. `nextTrial`: milliseconds before
+   * the next trial of such a destination that has failed fewer than `maxFailures` times in a row; `Infinity` if there is none.
+   */
+  outlook(maxFailures: number): { readonly failing: boolean; readonly nextTrial: number } {
+    const now = this.#options.runtime.monotonic()
+    let failing = false
+    let nextTrial = Infinity
+    for (const { until, failures, empty } of this.#down.values()) {
+      if (empty > 0) continue
+      failing = true
+      if (failures < maxFailures) nextTrial = Math.min(nextTrial, Math.max(0, until - now))
+    }
+    return { failing, nextTrial }
+  }
+
   /** The destinations whose pause is over. The caller must try each of them and call `endTrial()`. */
   takeDue(): readonly string[] {
     const due: string[] = []

@@ -38,13 +38,21 @@ export function renewalInterval(store: OutboxStore, lease: number): number {
   return isOrdered(store) ? lease / 10 : lease / 3
 }
 
+export interface LeaveOptions {
+  readonly runtime: Runtime
+  readonly logger: Logger
+  /** Milliseconds that the store gets, if fewer than usual. */
+  readonly limit?: number | undefined
+}
+
 /** Hands the partitions of the store object over to the other relays immediately. Without it they wait for the lease to expire. Never rejects. */
-export async function leaveStore(store: OutboxStore, options: { readonly runtime: Runtime; readonly logger: Logger }): Promise<void> {
-  const { runtime, logger } = options
+export async function leaveStore(store: OutboxStore, options: LeaveOptions): Promise<void> {
+  const { runtime, logger, limit: given = leaveTimeout } = options
+  const limit = Math.min(given, leaveTimeout)
   if (!isOrdered(store) || store.leave === undefined) return
   const leave = () => store.leave?.() ?? Promise.resolve()
   try {
-    await withTimeLimit(runtime, leaveTimeout, () => new Error(`leave() took longer than ${leaveTimeout} ms.`), leave)
+    await withTimeLimit(runtime, limit, () => new Error(`leave() took longer than ${Math.round(limit)} ms.`), leave)
   } catch (error) {
     logger.debug({ err: error }, 'The relay could not hand over its partitions; other relays take them over when its lease expires.')
   }

@@ -4,6 +4,8 @@ import type { Runtime } from '@ackord/core'
 export interface WatchedRuntime extends Runtime {
   /** The number of suspensions so far. A call that failed while it increased says nothing about the called service. */
   readonly suspensions: number
+  /** Called when work begins after a time without any: a suspension meanwhile did not affect anything, and is not reported. */
+  resume(): void
 }
 
 /** Milliseconds by which a timer must be late, or the wall clock ahead, to count as a suspension. A busy event loop is late too, but not by this much. */
@@ -45,6 +47,12 @@ export function watchSuspensions(runtime: Runtime, onSuspended: (duration: numbe
   return {
     get suspensions() {
       return suspensions
+    },
+    resume() {
+      // biome-ignore lint/plugin: the two clocks are compared, to notice when one jumps.
+      const ahead = runtime.now() - runtime.monotonic() - offset
+      offset += ahead
+      if (ahead >= noticeable) skipped += ahead
     },
     now: () => runtime.now(),
     monotonic,

@@ -4,6 +4,7 @@ import { PublishTurns } from '../delivery/publish-turns.ts'
 import { PublisherRoutes, type RelayGroupOptions, type RelayOptions, relayDefaults } from '../options/relay-options.ts'
 import type { OutboxAdmin } from '../store/outbox-admin.ts'
 import type { OutboxStore } from '../store/outbox-store.ts'
+import type { DrainOptions, DrainResult } from './drain.ts'
 import { Relay, type RelayHealth, shareTurns } from './relay.ts'
 
 export interface RelayGroupHealth {
@@ -71,6 +72,12 @@ export class RelayGroup {
     }
     for (const relay of this.#relays.values()) relay.start()
     return this
+  }
+
+  /** Drains all stores concurrently: see `Relay.drain()`. Each option applies to every store by itself. Resolves to the results by the names of the stores. */
+  async drain(options: DrainOptions = {}): Promise<Readonly<Record<string, DrainResult>>> {
+    const results = await Promise.all([...this.#relays].map(async ([name, relay]) => [name, await relay.drain(options)] as const))
+    return Object.fromEntries(results)
   }
 
   /** Polls all stores immediately. */

@@ -1,4 +1,4 @@
-import { idle } from '@ackord/core'
+import { idle, type Timer } from '@ackord/core'
 import { BatchCarrier, type CarryOptions } from '../delivery/batch-carrier.ts'
 import { BatchSlots } from '../delivery/batch-slots.ts'
 import { ByteBudget, bytesOf } from '../delivery/byte-budget.ts'
@@ -13,6 +13,7 @@ import { behindParked, isOrdered, leaveStore, maxPause } from '../options/key-or
 import type { RelaySettings } from '../options/relay-options.ts'
 import type { ClaimedRecord, ClaimOptions, OutboxStore } from '../store/outbox-store.ts'
 import { partitionRanges } from '../store/partition-ranges.ts'
+import type { DrainGoal, DrainReason } from './drain.ts'
 import { HotPath } from './hot-path.ts'
 import { OperatorPauses } from './operator-pauses.ts'
 import { followWakeUps, PollPause } from './polling.ts'
@@ -33,10 +34,15 @@ export interface RelayRunOptions {
   readonly background: readonly ((signal: AbortSignal) => Promise<void>)[]
   /** Where several relays share a limit of publishes. */
   readonly takeTurn: TakeTurn | undefined
+  /** For a run that ends when nothing is left: it does not poll, follows no notifications, and has no hot path. Default: it runs until `stop()`. */
+  readonly goal?: DrainGoal | undefined
 }
 
 /** Milliseconds that the store gets for outcomes and releases after a stop was forced. */
 const lastCalls = 2000
+
+/** Milliseconds for which a drain waits for a store that does not answer. */
+const storePatience = 10_000
 
 /** The number of full batches that may be in memory per slot, most of them at slow destinations: up to this many slow destinations do not delay others. */
 const maxBatches = 16
@@ -57,6 +63,7 @@ export class RelayRun {
   readonly #slots: BatchSlots
   readonly #operatorPauses: OperatorPauses
   readonly #budget: ByteBudget
+  readonly #goal: DrainGoal | undefined
   readonly #batches = new Set<Promise<void>>()
   readonly #trials = new Set<Promise<void>>()
   /** Whether the next batch only claims records that have never failed. */
@@ -68,8 +75,9 @@ export class RelayRun {
   /** The number of lost records at the last moment when none of them could still be in flight. */
   #lostBefore: number
 
-  constructor({ store, settings, observer, background, takeTurn }: RelayRunOptions) {
+  constructor({ store, settings, observer, background, takeTurn, goal }: RelayRunOptions) {
     const { runtime, logger, lease, batchSize, maxBatchBytes, concurrency, destinationBackoff, shutdownTimeout } = settings
+    this.#goal = goal
     this.#store = store
     this.#settings = settings
     this.#observer = observer
@@ -79,7 +87,7 @@ export class RelayRun {
     // In each slot, one batch is sent or settled while the next is claimed.
     const records = maxBatches * concurrency * batchSize
     this.#budget = new ByteBudget({ bytes: 2 * concurrency * maxBatchBytes, records, claim: maxBatchBytes })
-    this.#shutdown = new Shutdown(runtime, shutdownTimeout)
+    this.#shutdown = new Shutdown(runtime, goal === undefined ? shutdownTimeout : goal.shutdownTimeout)
     this.calls = new StoreCalls({
       runtime,
       logger,
@@ -110,14 +118,25 @@ export class RelayRun {
     return this.#carrier.inFlight
   }
 
+  /** Destinations whose records are not claimed: they are down, or an operator has paused them. */
+  get skipped(): readonly string[] {
+    return [...new Set([...this.pauses.destinations, ...this.#operatorPauses.destinations])]
+  }
+
   wake(): void {
     this.#poll.wake()
   }
 
   async stop(): Promise<void> {
+    this.#stopBecause('aborted')
+    await this.ended
+  }
+
+  /** The reason is that of a drain. */
+  #stopBecause(reason: DrainReason): void {
+    this.#goal?.end(reason)
     this.#shutdown.begin()
     this.#poll.wake()
-    await this.ended
   }
 
   #createCarrier(takeTurn: TakeTurn | undefined): BatchCarrier {
@@ -161,27 +180,52 @@ export class RelayRun {
   async #run(background: RelayRunOptions['background']): Promise<void> {
     const { runtime, logger, pollInterval } = this.#settings
     const { stopping: signal, forced } = this.#shutdown
-    forced.addEventListener('abort', () => this.calls.close({ within: lastCalls }), { once: true })
-    const following = followWakeUps(this.#store, () => this.#poll.wake(), { signal, runtime, logger })
-    const others = [...background.map((work) => work(signal)), this.#report(signal)]
-    const detach = this.#store.attach?.(this.#hot)
-    while (!this.stopping) {
+    const goal = this.#goal
+    const within = Math.min(lastCalls, goal?.reserve ?? lastCalls)
+    forced.addEventListener('abort', () => this.calls.close({ within }), { once: true })
+    const others = goal === undefined ? this.#accompany(background) : []
+    const detach = goal === undefined ? this.#store.attach?.(this.#hot) : undefined
+    const deadline = goal === undefined || goal.remaining === Infinity ? undefined : this.#endAt(goal.remaining)
+    while (!this.stopping && goal?.reason === undefined) {
+      if (goal?.remaining === 0) {
+        goal.end('deadline')
+        break
+      }
       try {
         await this.#round()
       } catch (error) {
+        if (goal !== undefined) {
+          logger.error({ err: error }, 'The drain of the outbox ended: its records could not be claimed.')
+          goal.end('down')
+          break
+        }
         // Only a port that violates its contract gets here. The relay continues; otherwise nothing would be published any more.
         logger.error({ err: error }, 'A round of the relay failed unexpectedly; the relay continues.')
         await idle(runtime, pollInterval, signal)
       }
     }
+    deadline?.cancel()
+    this.#shutdown.begin()
     detach?.()
     await Promise.all([this.#hot.close(), ...this.#batches, ...this.#trials])
     await this.#carrier.drained()
     this.#shutdown.end()
     this.calls.close()
-    await Promise.all([following, ...others])
-    await leaveStore(this.#store, { runtime, logger })
+    await Promise.all(others)
+    await leaveStore(this.#store, { runtime, logger, limit: goal?.untilDeadline })
     this.#observer.ended(this.pauses.destinations)
+  }
+
+  /** What runs beside the claims of a relay that was started. */
+  #accompany(background: RelayRunOptions['background']): readonly Promise<void>[] {
+    const { runtime, logger } = this.#settings
+    const { stopping: signal } = this.#shutdown
+    const following = followWakeUps(this.#store, () => this.#poll.wake(), { signal, runtime, logger })
+    return [following, ...background.map((work) => work(signal)), this.#report(signal)]
+  }
+
+  #endAt(remaining: number): Timer {
+    return this.#settings.runtime.setTimeout(() => this.#stopBecause('deadline'), remaining)
   }
 
   async #report(signal: AbortSignal): Promise<void> {
@@ -207,10 +251,28 @@ export class RelayRun {
     const full = records.length >= batchSize || this.#mayBeCut > 0
     // Excluded destinations were not searched: only a claim for all destinations shows that there is nothing more.
     if (!full && retried === undefined) {
-      await this.#room()
-      await this.#poll.wait({ found: records.length > 0, atMost: this.#maxPause })
+      if (this.#goal === undefined) {
+        await this.#room()
+        await this.#poll.wait({ found: records.length > 0, atMost: this.#maxPause })
+      } else await this.#awaitMore(this.#goal, records.length > 0)
     }
     this.#freshOnly = full && retried === undefined && this.#isWaveOfRetries(records)
+  }
+
+  /**
+   * A drain has claimed what there was. It ends if nothing is in flight that could free other records, such as the next ones of a key, and if no destination is about to be
+   * tried again.
+   */
+  async #awaitMore(goal: DrainGoal, found: boolean): Promise<void> {
+    const { runtime, lease } = this.#settings
+    const inFlight = this.#batches.size > 0 || this.#trials.size > 0 || this.#carrier.inFlight > 0
+    await Promise.all([...this.#batches, ...this.#trials])
+    await this.#carrier.drained()
+    if (goal.isReached) goal.end('limit')
+    if (found || inFlight || this.#hasLost || goal.reason !== undefined) return
+    const { failing, nextTrial } = this.pauses.outlook(goal.maxFailures)
+    if (nextTrial < goal.remaining) await idle(runtime, Math.min(nextTrial, maxPause(this.#store, lease)), this.#shutdown.stopping)
+    else goal.end(failing ? 'down' : 'empty')
   }
 
   /**
@@ -237,8 +299,11 @@ export class RelayRun {
   async #next(retried: ClaimOptions['retried']): Promise<readonly ClaimedRecord[]> {
     const { batchSize, destinations } = this.#settings
     const slot = await this.#slots.acquire()
+    const limit = this.#goal === undefined ? batchSize : this.#goal.beginClaim(batchSize, this.inFlight)
     let carrying: Promise<void> | undefined
     try {
+      // A drain has claimed as many records as it may.
+      if (limit === 0) return []
       // The wake-up of a concurrent stop would be mistaken for one that this poll answers. A relay that has lost records leaves first.
       if (this.stopping || this.#hasLost) return []
       this.#poll.polling()
@@ -246,11 +311,12 @@ export class RelayRun {
       const avoided = this.#avoided
       const except = avoided.length === 0 ? undefined : avoided
       const background = this.#isBusy
-      const batch = await this.#claim({ limit: batchSize, destinations, except, retried })
-      if (batch.records.length < batchSize) this.#oneByOne = background && isOrdered(this.#store)
+      const batch = await this.#claim({ limit, destinations, except, retried })
+      if (batch.records.length < limit) this.#oneByOne = background && isOrdered(this.#store)
       if (batch.records.length > 0) carrying = this.#carry(batch, { slot })
       return batch.records
     } finally {
+      this.#goal?.endClaim(limit)
       if (carrying === undefined) slot.end()
       else track(this.#batches, carrying)
     }
@@ -310,15 +376,21 @@ export class RelayRun {
       while (!this.stopping && !this.#hasLost) {
         const trial = this.pauses.trial(destination)
         if (trial === undefined || this.#operatorPauses.destinations.includes(destination)) break
-        const batch = await this.#claim({ limit: trial.claim, destinations: [destination] })
-        if (batch.records.length === 0) {
-          this.pauses.worked(destination, 0)
-          continue
+        const limit = this.#goal === undefined ? trial.claim : this.#goal.beginClaim(trial.claim, this.inFlight)
+        if (limit === 0) break
+        try {
+          const batch = await this.#claim({ limit, destinations: [destination] })
+          if (batch.records.length === 0) {
+            this.pauses.worked(destination, 0)
+            continue
+          }
+          const chosen = trial.limit > 1 ? batch.records : this.#choose(destination, batch.records)
+          const others = batch.records.filter((record) => !chosen.includes(record))
+          this.#budget.free(others)
+          await Promise.all([this.#settler.release(others, batch.until), this.#carry({ ...batch, records: chosen }, { waitForAll: true })])
+        } finally {
+          this.#goal?.endClaim(limit)
         }
-        const chosen = trial.limit > 1 ? batch.records : this.#choose(destination, batch.records)
-        const others = batch.records.filter((record) => !chosen.includes(record))
-        this.#budget.free(others)
-        await Promise.all([this.#settler.release(others, batch.until), this.#carry({ ...batch, records: chosen }, { waitForAll: true })])
       }
     } finally {
       this.pauses.endTrial(destination)
@@ -355,8 +427,10 @@ export class RelayRun {
     } catch {
       return { records, until: 0 }
     }
+    // A started relay waits for its store as long as it takes.
+    const until = this.#goal === undefined ? undefined : runtime.monotonic() + storePatience
     try {
-      records = await this.calls.run(call, { signal, onLate })
+      records = await this.calls.run(call, { signal, onLate, until })
       this.#observer.meter.duration('claim', runtime.monotonic() - askedAt)
     } catch (error) {
       if (!this.stopping) throw error

@@ -1,5 +1,14 @@
 import { AckordError, InvalidOptionError, idle, type Logger, outside, type Runtime, toError } from '@ackord/core'
-import { abortable, announce, checkFunction, inRoot, relayChannel } from '@ackord/core/internal'
+import {
+  abortable,
+  announce,
+  checkFunction,
+  inRoot,
+  type LinkedController,
+  linkedController,
+  relayChannel,
+  withTimeLimit,
+} from '@ackord/core/internal'
 import type { TakeTurn } from '../delivery/publish-turns.ts'
 import { OutboxMeter, type OutboxTotals, RelayObserver } from '../delivery/relay-observer.ts'
 import { checkOrder } from '../options/key-order.ts'
@@ -8,6 +17,20 @@ import { type CleanupSettings, type RelayOptions, type RelaySettings, relaySetti
 import type { OutboxAdmin, OutboxStats } from '../store/outbox-admin.ts'
 import type { OutboxStore } from '../store/outbox-store.ts'
 import { BacklogWatch, type RelayBacklog } from './backlog-watch.ts'
+import {
+  backlogOf,
+  countLimit,
+  type DrainedBacklog,
+  DrainGoal,
+  type DrainLimits,
+  type DrainOptions,
+  type DrainResult,
+  drainingError,
+  drainLimits,
+  notDrained,
+  runningError,
+  storeError,
+} from './drain.ts'
 import { RelayRun } from './relay-run.ts'
 
 export interface RelayHealth extends OutboxTotals {
@@ -33,6 +56,7 @@ export let shareTurns: (relay: Relay, takeTurn: TakeTurn) => void
  * number of relays may work on one store.
  *
  *     idle ─ start() ─▶ running ─ stop() ─▶ stopping ─ everything in flight is settled, or shutdownTimeout has passed ─▶ idle
+ *          ─ drain() ─▶ running ─ nothing is left, or its limits are reached ─▶ stopping ─▶ idle
  */
 export class Relay {
   readonly #store: OutboxStore
@@ -42,6 +66,8 @@ export class Relay {
   readonly #background: ((signal: AbortSignal) => Promise<void>)[] = []
   #takeTurn: TakeTurn | undefined
   #run: RelayRun | undefined
+  readonly #drains = new Set<LinkedController>()
+  #lastDrain: Promise<unknown> = Promise.resolve()
 
   static {
     shareTurns = (relay, takeTurn) => {
@@ -82,18 +108,36 @@ export class Relay {
     if (this.#run?.stopping === true) {
       throw new AckordError('ACKORD_ALREADY_STARTED', 'The relay is stopping. Await stop() before you start it again.')
     }
-    // The relay belongs to no request or trace, even if it is started inside of one.
-    this.#run ??= inRoot(
-      () =>
-        new RelayRun({
-          store: this.#store,
-          settings: this.#settings,
-          observer: this.#observer,
-          background: this.#background,
-          takeTurn: this.#takeTurn,
-        }),
-    )
+    if (this.#drains.size > 0) throw drainingError()
+    this.#run ??= this.#begin(undefined)
     return this
+  }
+
+  /**
+   * Publishes what can be claimed now, and ends: for a scheduled job, or the end of a serverless invocation. It does not poll, nor receive notifications, and it deletes no old
+   * records. Before the deadline no batch begins that could not end in time; then batches in flight are settled, the rest is released, and with order per key the partitions are
+   * handed over.
+   *
+   * A destination that fails is tried again with growing pauses, as far as the time allows. Rejects if the relay was started, and for invalid options, never because of a store
+   * or a broker. Concurrent calls run one after the other, each within its own deadline.
+   */
+  async drain(options: DrainOptions = {}): Promise<DrainResult> {
+    const { runtime } = this.#settings
+    if (this.#drains.size === 0) {
+      if (this.#run !== undefined) throw runningError()
+      runtime.resume()
+    }
+    const limits = drainLimits(options, runtime)
+    using controller = linkedController(limits.signal ?? new AbortController().signal)
+    this.#drains.add(controller)
+    const before = this.#lastDrain
+    const drained = this.#drainAfter(before, { ...limits, signal: controller.signal })
+    this.#lastDrain = Promise.all([before, drained]).then(() => {})
+    try {
+      return await drained
+    } finally {
+      this.#drains.delete(controller)
+    }
   }
 
   /** Polls immediately, because something was committed. Only a hint: it may be called too often, too early, or never. */
@@ -107,6 +151,11 @@ export class Relay {
    * is in flight.
    */
   async stop(): Promise<void> {
+    if (this.#drains.size > 0) {
+      for (const controller of this.#drains) controller.abort(new AckordError('ACKORD_SHUTDOWN', 'The relay was stopped.'))
+      await this.#lastDrain
+      return
+    }
     const run = this.#run
     if (run === undefined) return
     await run.stop()
@@ -139,6 +188,73 @@ export class Relay {
       inFlight: run?.inFlight ?? 0,
       lastStoreError: error === undefined ? undefined : toError(error),
       backlog: this.#watch?.latest,
+    }
+  }
+
+  #begin(goal: DrainGoal | undefined): RelayRun {
+    const { runtime } = this.#settings
+    if (goal === undefined) runtime.resume()
+    const settings = goal === undefined ? this.#settings : { ...this.#settings, publishTimeout: goal.publishTimeout }
+    const parts = { store: this.#store, settings, observer: this.#observer, background: this.#background, takeTurn: this.#takeTurn }
+    // The relay belongs to no request or trace, even if it is started inside of one.
+    return inRoot(() => new RelayRun({ ...parts, goal }))
+  }
+
+  /** Drains when the drains before it have ended, unless its time is over then. Never rejects. */
+  async #drainAfter(before: Promise<unknown>, limits: DrainLimits & { readonly signal: AbortSignal }): Promise<DrainResult> {
+    const { runtime } = this.#settings
+    const { signal, until } = limits
+    const inTime = async () => await abortable(before, signal)
+    try {
+      if (until === Infinity) await inTime()
+      else await withTimeLimit(runtime, Math.max(0, until - runtime.monotonic()), () => new Error('The deadline has passed.'), inTime)
+    } catch {
+      return notDrained(signal.aborted ? 'aborted' : 'deadline')
+    }
+    if (signal.aborted) return notDrained('aborted')
+    return await this.#drainNow(limits)
+  }
+
+  async #drainNow(limits: DrainLimits & { readonly signal: AbortSignal }): Promise<DrainResult> {
+    const { signal } = limits
+    const { meter } = this.#observer
+    const before = meter.totals
+    const goal = new DrainGoal({ settings: this.#settings, meter, limits })
+    const run = this.#begin(goal)
+    this.#run = run
+    const onAbort = () => void run.stop()
+    signal.addEventListener('abort', onAbort, { once: true })
+    await run.ended
+    signal.removeEventListener('abort', onAbort)
+    this.#run = undefined
+    const { published, failed, parked } = meter.totals
+    const { reason = 'aborted' } = goal
+    return {
+      published: published - before.published,
+      failed: failed - before.failed,
+      parked: parked - before.parked,
+      reason,
+      skipped: run.skipped,
+      left: limits.count && reason !== 'aborted' ? await this.#backlogWithin(Math.min(countLimit, goal.untilDeadline)) : undefined,
+      error: run.calls.down ? storeError(run.calls.lastError) : undefined,
+    }
+  }
+
+  /** What is left at the destinations of this relay, if the store answers in time. */
+  async #backlogWithin(limit: number): Promise<DrainedBacklog | undefined> {
+    const { runtime, destinations } = this.#settings
+    const watch = this.#watch
+    if (watch === undefined || limit <= 0) return undefined
+    try {
+      const stats = await withTimeLimit(
+        runtime,
+        limit,
+        () => new Error('The store did not count in time.'),
+        () => outside(() => watch.ask()),
+      )
+      return backlogOf(stats, destinations)
+    } catch {
+      return undefined
     }
   }
 }

@@ -2,6 +2,7 @@
 
 export type {
   RunUntilSignalOptions,
+  ServiceHandleOneOptions,
   ServiceHealth,
   ServiceOptions,
   ServiceOutputs,

@@ -3,6 +3,8 @@ import {
   type Closable,
   consoleLogger,
   type Destination,
+  type HandleOneOptions,
+  type HandleOneResult,
   type Handler,
   InvalidOptionError,
   type Logger,
@@ -40,13 +42,13 @@ export interface ServicePorts {
  */
 export interface ServiceOptions extends CodecOptions {
   /**
-   * Where messages come from: a source, such as `rabbitmqSource(connection, { queue: 'orders' })`, or a function that creates one. Default: none; the service handles no
-   * messages.
+   * Where messages come from: a source, such as `rabbitmqSource(connection, { queue: 'orders' })`, or a function that creates one. Default: none; the service handles the
+   * messages that are passed to `handleOne()`, such as those of a serverless function.
    */
   readonly source?: Source | ((ports: ServicePorts) => Source) | undefined
-  /** Handles the messages of the source, one handler per type. Required with `source`. */
+  /** Handles the messages of the source, or of `handleOne()`, one handler per type. Required with `source`. */
   readonly handlers?: readonly Handler[] | undefined
-  /** The name of this consumer in the inbox: each consumer handles a message once. Required with `source`. */
+  /** The name of this consumer in the inbox: each consumer handles a message once. Required with `handlers`. */
   readonly consumer?: string | undefined
   /** How many messages are handled concurrently. Default: 1. */
   readonly concurrency?: number | undefined
@@ -108,13 +110,16 @@ export interface ServiceHealth {
   readonly state: 'idle' | 'running' | 'stopping' | 'closed'
   /** Whether it is running, the store answers, the store accepts writes, and no destination is down. */
   readonly healthy: boolean
-  /** `undefined` for a service without a source. */
+  /** `undefined` for a service without handlers. */
   readonly router: RouterHealth | undefined
   /** `undefined` for a service without a publisher. */
   readonly relay: RelayHealth | undefined
   /** Why the service no longer handles messages: its source has failed. */
   readonly error: Error | undefined
 }
+
+/** The other options of `Router.handleOne()` are those of the service. */
+export type ServiceHandleOneOptions = Pick<HandleOneOptions, 'signal' | 'timeout' | 'grace'>
 
 export interface RunUntilSignalOptions {
   /** Default: SIGTERM and SIGINT. */
@@ -131,7 +136,7 @@ type AnyOutbox = OutboxStore & OutboxAdmin & OutboxWriter<never>
  */
 export class Service<Outbox extends AnyOutbox = AnyOutbox> implements Closable {
   readonly outbox: Outbox
-  /** `undefined` for a service without a source. */
+  /** `undefined` for a service without handlers. */
   readonly router: Router | undefined
   /** `undefined` for a service without a publisher. */
   readonly relay: Relay | undefined
@@ -168,7 +173,7 @@ export class Service<Outbox extends AnyOutbox = AnyOutbox> implements Closable {
     // Already now: a connection may be lost before the start.
     this.source?.inheritPorts?.(ports)
     if (this.publisher !== undefined) this.relay = new Relay(this.outbox, { ...relay, ...ports, publisher: this.publisher })
-    if (this.source === undefined || handlers === undefined || consumer === undefined) return
+    if (handlers === undefined || consumer === undefined) return
     this.router = new Router({ ...router, ...ports, concurrency, source: eventSource })
       .use(
         ...(telemetry === undefined ? [] : [telemetry.middleware]),
@@ -184,8 +189,21 @@ export class Service<Outbox extends AnyOutbox = AnyOutbox> implements Closable {
     if (this.#stopping !== undefined) {
       throw new AckordError('ACKORD_ALREADY_STARTED', 'The service is stopping. Await stop() before you start it again.')
     }
+    if (this.source === undefined && this.router !== undefined) throw new InvalidOptionError('source', noSource)
     this.#run ??= this.#begin()
     return this
+  }
+
+  /**
+   * Handles one message in a service without a source, with inbox and outbox, without `start()`: see `Router.handleOne()`. Events stay in the outbox until a relay publishes
+   * them: `service.relay.drain()`, or one elsewhere.
+   */
+  async handleOne(message: Message, options: ServiceHandleOneOptions = {}): Promise<HandleOneResult> {
+    if (this.router === undefined) throw new InvalidOptionError('handlers', 'are required for handleOne().')
+    const { signal, timeout, grace, ...unknown } = options
+    rejectUnknownOptions('handleOne()', unknown)
+    const { marshaler, codecs, codecTimeout } = this.#options
+    return await this.router.handleOne(message, { signal, timeout, grace, marshaler, codecs, codecTimeout })
   }
 
   /**
@@ -194,7 +212,12 @@ export class Service<Outbox extends AnyOutbox = AnyOutbox> implements Closable {
    */
   async stop(): Promise<void> {
     const run = this.#run
-    if (run === undefined) return
+    if (run === undefined) {
+      // There may be calls of `handleOne()` and `drain()`.
+      await this.router?.stop()
+      await this.relay?.stop()
+      return
+    }
     this.#stopping ??= this.#end(run).finally(() => {
       this.#run = undefined
       this.#stopping = undefined
@@ -279,26 +302,26 @@ interface Run {
 function checkParts({ source, handlers, consumer, publisher, use }: ServiceOptions): void {
   if (handlers !== undefined && !Array.isArray(handlers)) throw new InvalidOptionError('handlers', 'must be an array of handlers.')
   if (use !== undefined && !Array.isArray(use)) throw new InvalidOptionError('use', 'must be an array of middleware.')
-  if (source === undefined && publisher === undefined) {
+  if (source === undefined && publisher === undefined && handlers === undefined) {
     throw new InvalidOptionError(
       'createService()',
       'needs a `source` with `handlers`, a `publisher`, or both: otherwise it has nothing to do.',
     )
   }
-  if (source === undefined) {
-    if (handlers !== undefined) throw new InvalidOptionError('source', 'is required with `handlers`: it is where their messages come from.')
-    return
-  }
+  if (source === undefined && handlers === undefined) return
   if (handlers === undefined || handlers.length === 0)
     throw new InvalidOptionError('handlers', 'is required with `source`: at least one handler.')
   if (consumer === undefined) {
     throw new InvalidOptionError(
       'consumer',
-      "is required with `source`: the name under which the inbox remembers handled messages, such as 'orders'.",
+      "is required with `handlers`: the name under which the inbox remembers handled messages, such as 'orders'.",
     )
   }
   checkName('consumer', consumer)
 }
+
+const noSource =
+  'is required to start a service with `handlers`: it is where their messages come from. Without one, a service handles the messages that are passed to handleOne(), and is not started.'
 
 /** Not retryable: handling the message again would not change it. */
 function noDestination(message: Message): never {

@@ -1,5 +1,15 @@
 import type { Backoff, DeadLetter, Logger, Metrics, Publisher, PublishResult, RawMessage, Runtime } from '@ackord/core'
-import type { Claim, NewOutboxRecord, OutboxNotes, OutboxRecord, OutboxStore, PublisherMap, RelayOptions } from '@ackord/outbox'
+import type {
+  Claim,
+  DrainOptions,
+  DrainResult,
+  NewOutboxRecord,
+  OutboxNotes,
+  OutboxRecord,
+  OutboxStore,
+  PublisherMap,
+  RelayOptions,
+} from '@ackord/outbox'
 import { type RecordingLogger, recordingLogger } from '../../helpers/tracked-message.ts'
 import { eventLoopTurn, VirtualRuntime } from '../../helpers/virtual-runtime.ts'
 import type { Scenario } from '../../run/scenario.ts'
@@ -30,6 +40,7 @@ export interface RelaySetup {
 export interface RelayUnderTest {
   start(): unknown
   stop(): Promise<void>
+  drain(options?: DrainOptions): Promise<DrainResult>
 }
 
 export type CreateRelay = (store: OutboxStore, setup: RelaySetup) => RelayUnderTest

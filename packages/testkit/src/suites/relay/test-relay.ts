@@ -3,6 +3,7 @@ import { registerSuite, type SuiteDepth, type TestRunner } from '../../run/scena
 import type { OpenOutboxWorld } from '../outbox/outbox-world.ts'
 import { deadLetterScenarios } from './dead-letter-scenarios.ts'
 import { deliveryScenarios } from './delivery-scenarios.ts'
+import { drainScenarios } from './drain-scenarios.ts'
 import { failureScenarios } from './failure-scenarios.ts'
 import { operatorScenarios } from './operator-scenarios.ts'
 import type { CreateRelay, RelayScenario } from './relay-world.ts'
@@ -30,6 +31,7 @@ export const relayScenarios: readonly RelayScenario[] = [
   ...failureScenarios,
   ...deadLetterScenarios,
   ...selectionScenarios,
+  ...drainScenarios,
 ]
 
 /** Registers a test per scenario: the promises of a relay on this store to the transactions that committed the events. */

@@ -21,7 +21,12 @@ function decoratedRelayPorts(decorate: DecorateRelay): RelayPorts {
     createRelay(store, setup) {
       const decoration = decorate(store, setup)
       const relay = new Relay({ ...store, ...decoration.store }, { ...setup, ...decoration.setup })
-      return { start: () => relay.start(), stop: () => relay.stop(), ...decoration.lifecycle?.(relay) }
+      return {
+        start: () => relay.start(),
+        stop: () => relay.stop(),
+        drain: (options) => relay.drain(options),
+        ...decoration.lifecycle?.(relay),
+      }
     },
   }
 }

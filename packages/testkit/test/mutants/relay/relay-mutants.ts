@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { type Metrics, type PublishResult, toError } from '@ackord/core'
-import { type OutboxStore, type Outcome, Relay } from '@ackord/outbox'
+import { type DrainOptions, type DrainResult, type OutboxStore, type Outcome, Relay } from '@ackord/outbox'
 import { eventLoopTurn } from '../../../src/helpers/virtual-runtime.ts'
 import type { RelayPorts } from '../../../src/suites/relay/relay-world.ts'
 import type { Mutant } from '../../support/mutant.ts'
@@ -406,10 +406,62 @@ export const relayMutants: readonly Mutant<RelayPorts>[] = [
       notes: notes && { ...notes, put: async (kind, some, keep) => (kind === 'rate' ? undefined : await notes.put(kind, some, keep)) },
     })),
   }),
+  ...brokenRelay('a drain publishes all that can be claimed, and hands everything over', {
+    'one batch is published': draining((relay) => relay.drain({ limit: 20 })),
+    'published records stay': withStore(() => ({ settle: async (outcomes) => outcomes.map(() => 'applied') })),
+  }),
+  ...brokenRelay('a drain with a limit gives an outcome to no more records, and leaves the others as they were', {
+    'the limit is ignored': draining((relay, { limit: _, ...options }) => relay.drain(options)),
+    'records above the limit are not claimed': draining((relay, { limit, ...options }) =>
+      relay.drain(limit === undefined ? { limit: 1 } : { ...options, limit }),
+    ),
+  }),
+  ...brokenRelay('a drain ends before its deadline even if a publish hangs, and releases the records without an outcome', {
+    'the deadline is ignored': draining((relay, { deadline: _, ...options }) => relay.drain(options)),
+    'records without an outcome stay leased': withStore(() => ({ release: async () => {} })),
+  }),
+  ...brokenRelay('a drain that is aborted settles what is in flight and claims no more', {
+    'the signal is ignored': draining((relay, { signal: _, ...options }) => relay.drain(options)),
+    'outcomes are not settled': withStore(() => ({ settle: async (outcomes) => outcomes.map(() => 'lost') })),
+  }),
+  ...brokenRelay('a drain ends when a destination stays down, and its records keep their attempts', {
+    'the destination is never given up': withSetup(() => ({ destinationBackoff: () => 86_400_000 })),
+    'a failure of the destination counts for its records': answering((results) =>
+      results.map((result) => (isOutage(result) && !result.ok ? { ok: false, error: result.error } : result)),
+    ),
+  }),
+  ...brokenRelay('one record that makes its destination fail does not keep drains from publishing the others', {
+    'a drain ends at the first failure': (store) => {
+      let failed = false
+      return {
+        store: {
+          release: async (claims) => {
+            failed = true
+            await store.release(claims)
+          },
+          claim: async (options) => (failed ? [] : await store.claim(options)),
+        },
+      }
+    },
+  }),
+  ...brokenRelay('a relay that is killed while it drains loses nothing', {
+    'records are settled before they are published': settlesFirst,
+  }),
+  ...brokenRelay('a record that fails in a drain is left to a later one, with its attempt counted', {
+    'a failure is an outage': answering((results) =>
+      results.map((result) => (result.ok ? result : { ok: false, error: result.error, scope: 'destination' })),
+    ),
+    'one confirmed message counts for all': confirmsAll,
+  }),
   ...brokenRelay('a publish that never answers times out, has its signal aborted, and is retried', {
     'a publish may take for ever': withSetup(() => ({ publishTimeout: 1_000_000_000, lease: 2_000_000_000 })),
   }),
 ]
+
+/** The drains of the relay have other options. */
+function draining(drain: (relay: Relay, options: DrainOptions) => Promise<DrainResult>): DecorateRelay {
+  return () => ({ lifecycle: (relay) => ({ drain: (options = {}) => drain(relay, options) }) })
+}
 
 function isOutage(result: PublishResult): boolean {
   return !result.ok && result.scope === 'destination'

@@ -1,0 +1,6 @@
+export type { DrainableRelay, SingleMessageHandler } from '@ackord/core/broker'
+export type { EventBridgeEvent, LambdaEventBridgeOptions } from './lambda-event-bridge.ts'
+export { lambdaEventBridge } from './lambda-event-bridge.ts'
+export type { LambdaSqsOptions, SqsBatchResponse, SqsEvent, SqsEventRecord } from './lambda-sqs.ts'
+export { lambdaSqs } from './lambda-sqs.ts'
+export type { LambdaContext, LambdaOptions } from './lambda-time.ts'

@@ -1,0 +1,8 @@
+export type { DrainableRelay, SingleMessageHandler } from '@ackord/core/broker'
+export type { AzureContext, AzureFunction } from './azure-functions.ts'
+export { azureEventGrid, azureQueue, azureServiceBus } from './azure-functions.ts'
+export type { CloudflareBatch, CloudflareMessage } from './cloudflare-queue.ts'
+export { cloudflareQueue } from './cloudflare-queue.ts'
+export type { GoogleCloudEvent } from './google-cloud-event.ts'
+export { googleCloudEvent } from './google-cloud-event.ts'
+export type { ServerlessOptions } from './serverless-options.ts'
