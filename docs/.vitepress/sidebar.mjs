@@ -27,6 +27,7 @@ export const sidebar = [
       { text: 'The relay', link: '/guides/relay' },
       { text: 'Ordering', link: '/guides/ordering' },
       { text: 'Retries and dead letters', link: '/guides/retries-and-dead-letters' },
+      { text: 'Process managers (sagas)', link: '/guides/process-managers' },
       { text: 'Large payloads and encryption', link: '/guides/payloads' },
       { text: 'Schema and migrations', link: '/guides/schema-and-migrations' },
       { text: 'Testing your handlers', link: '/guides/testing' },
