@@ -46,7 +46,12 @@ describe.each([
     expect((await processes('list', '--limit', '1')).stdout).toContain('There are more.')
     expect((await processes('list', '--idle-for', '1d')).stdout).toBe('No running instances.\n')
     expect((await processes('list', '--process', 'other')).stdout).toBe('No running instances.\n')
-    expect((await processes('list', '--finished', '--json')).last).toMatchObject({ process: 'order', id: 'done', phase: 'finished', timeouts: [] })
+    expect((await processes('list', '--finished', '--json')).last).toMatchObject({
+      process: 'order',
+      id: 'done',
+      phase: 'finished',
+      timeouts: [],
+    })
 
     const shown = await processes('show', 'order', 'o-1', '--json')
     expect(shown.last).toMatchObject({ process: 'order', id: 'o-1', phase: 'running', version: 1, state_version: 1, timeouts: ['payment'] })

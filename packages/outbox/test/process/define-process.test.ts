@@ -86,7 +86,7 @@ function service(changes: Partial<ProcessOptions<State>> = {}) {
 
   async function sent() {
     const { records } = await store.outbox.list({}, { limit: 100 })
-    return records.map(({ destination, message, dueIn }) => ({ type: message.type, destination, dueIn }))
+    return records.map(({ destination, message, state }) => ({ type: message.type, destination, state }))
   }
   return { store, processes, ignored, deliver, stateOf, sent, definition }
 }
@@ -162,11 +162,11 @@ describe('a step', () => {
       step.timeout('late', 30_000)
     })
     await deliver(placed({ order }))
-    expect((await sent()).map(({ type, destination }) => [type, destination])).toEqual([
-      ['order.shipped', 'commands'],
-      ['order.shipped', 'commands'],
-      ['order.shipped', 'elsewhere'],
-      ['order.timeout', 'order-process'],
+    expect((await sent()).map(({ type, destination, state }) => [type, destination, state])).toEqual([
+      ['order.shipped', 'commands', 'ready'],
+      ['order.shipped', 'commands', 'waiting'],
+      ['order.shipped', 'elsewhere', 'waiting'],
+      ['order.timeout', 'order-process', 'waiting'],
     ])
   })
 
@@ -286,11 +286,14 @@ describe('a timeout', () => {
     await deliver(due)
   })
 
-  it.each([[null], [{}], [{ id: 'o1', timeout: 'late' }], [{ id: 'o\0', timeout: 'late', token: 't' }], ['late']])('with the data %j goes to the dead letter', async (data) => {
-    const { deliver } = waiting({ late: (state) => state })
-    await expect(deliver(new Message(data, { type: 'order.timeout' }))).rejects.toMatchObject({
-      code: 'ACKORD_WRONG_DATA',
-      retryable: false,
-    })
-  })
+  it.each([[null], [{}], [{ id: 'o1', timeout: 'late' }], [{ id: 'o\0', timeout: 'late', token: 't' }], ['late']])(
+    'with the data %j goes to the dead letter',
+    async (data) => {
+      const { deliver } = waiting({ late: (state) => state })
+      await expect(deliver(new Message(data, { type: 'order.timeout' }))).rejects.toMatchObject({
+        code: 'ACKORD_WRONG_DATA',
+        retryable: false,
+      })
+    },
+  )
 })
