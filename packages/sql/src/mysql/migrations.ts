@@ -1,5 +1,5 @@
-import type { Tables } from '../contract/tables.ts'
 import type { Migration } from '../contract/store-dialect.ts'
+import type { Tables } from '../contract/tables.ts'
 import { partitionCount } from '../records/outbox-row.ts'
 import { keyLocksOf } from './append.ts'
 

@@ -1,8 +1,8 @@
 import { checkCount, rejectUnknownOptions } from '@ackord/core/internal'
-import type { TableOptions } from '../contract/tables.ts'
 import { explainMissing } from '../contract/dialect.ts'
 import type { Driver } from '../contract/driver.ts'
 import { findVersion } from '../contract/table-version.ts'
+import type { TableOptions } from '../contract/tables.ts'
 import { type Database, portOf } from '../transaction/database.ts'
 
 export interface CleanProcessesOptions extends TableOptions {

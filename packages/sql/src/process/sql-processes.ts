@@ -10,9 +10,9 @@ import {
   processConflict,
   type StoredProcess,
 } from '@ackord/outbox'
-import type { TableOptions } from '../contract/tables.ts'
 import { explainMissing } from '../contract/dialect.ts'
 import type { RunStatement } from '../contract/driver.ts'
+import type { TableOptions } from '../contract/tables.ts'
 import type { Row } from '../records/row.ts'
 import { type Database, portOf } from '../transaction/database.ts'
 import { besideSavepoints } from '../transaction/transaction-work.ts'
