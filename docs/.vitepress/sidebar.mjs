@@ -29,6 +29,7 @@ export const sidebar = [
       { text: 'Ordering', link: '/guides/ordering' },
       { text: 'Fairness and limits per tenant', link: '/guides/fairness' },
       { text: 'Retries and dead letters', link: '/guides/retries-and-dead-letters' },
+      { text: 'Process managers (sagas)', link: '/guides/process-managers' },
       { text: 'Large payloads and encryption', link: '/guides/payloads' },
       { text: 'Schema and migrations', link: '/guides/schema-and-migrations' },
       { text: 'Testing your handlers', link: '/guides/testing' },

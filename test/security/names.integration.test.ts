@@ -43,6 +43,7 @@ function testNames<Handle>(store: string, open: () => Promise<NamedWorld<Handle>
           keep: `${name}k`,
           notes: `${name}n`,
           idempotency: `${name}y`,
+          process: `${name}s`,
           log: `${name}l`,
           cursors: `${name}c`,
           taken: `${name}t`,

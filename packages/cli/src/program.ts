@@ -14,6 +14,7 @@ import { listCommand } from './commands/list.ts'
 import { migrateCommand } from './commands/migrate.ts'
 import { parkCommand } from './commands/park.ts'
 import { pauseCommand, resumeCommand } from './commands/pause.ts'
+import { processesCommand } from './commands/processes.ts'
 import { rearmCommand } from './commands/rearm.ts'
 import { relayCommand } from './commands/relay.ts'
 import { relaysCommand } from './commands/relays.ts'
@@ -59,6 +60,7 @@ export function buildProgram({ execute, write }: ProgramOptions): Command {
     .addCommand(relaysCommand(execute))
     .addCommand(auditCommand(execute))
     .addCommand(inboxCommand(execute))
+    .addCommand(processesCommand(execute))
     .addCommand(deadLettersCommand(execute))
     .addCommand(cleanupCommand(execute))
     .addCommand(doctorCommand(execute))

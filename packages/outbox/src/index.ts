@@ -23,6 +23,22 @@ export { outboxMetrics } from './options/outbox-metrics.ts'
 export type { MappedRecord, MapRecord, ParkReason, RelayEvent, RelayRecord } from './options/relay-events.ts'
 export type { ClaimingOptions, PublisherMap, RelayCleanupOptions, RelayGroupOptions, RelayOptions } from './options/relay-options.ts'
 export { relayDefaults } from './options/relay-options.ts'
+export type { ProcessDefinition, ProcessOptions } from './process/define-process.ts'
+export { defineProcess, when } from './process/define-process.ts'
+export { checkProcessKey, checkProcessQuery, processConflict } from './process/process-checks.ts'
+export type { Correlate, IgnoredEvent, ProcessReaction, ProcessStepFunction } from './process/process-rules.ts'
+export type { ProcessSendOptions, ProcessStep, ProcessTimeout } from './process/process-step.ts'
+export type {
+  ProcessAdmin,
+  ProcessChange,
+  ProcessKey,
+  ProcessPage,
+  ProcessPhase,
+  ProcessQuery,
+  ProcessRecord,
+  ProcessStore,
+  StoredProcess,
+} from './process/process-store.ts'
 export type { RelayBacklog } from './relay/backlog-watch.ts'
 export type { DrainedBacklog, DrainOptions, DrainReason, DrainResult } from './relay/drain.ts'
 export type { RelayHealth } from './relay/relay.ts'

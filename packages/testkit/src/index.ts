@@ -20,6 +20,8 @@ export type { InlineRelay, InlineRelayOptions } from './helpers/inline-relay.ts'
 export { inlineRelay } from './helpers/inline-relay.ts'
 export type { MemoryObjectsOptions } from './helpers/memory-objects.ts'
 export { memoryObjects } from './helpers/memory-objects.ts'
+export type { MemoryProcesses, MemoryProcessesOptions } from './helpers/memory-processes.ts'
+export { memoryProcesses } from './helpers/memory-processes.ts'
 export type { MemoryStoreOptions, MemoryStoreTransaction, MemoryTable, MemoryTransactionalOptions } from './helpers/memory-store.ts'
 export { MemoryStore } from './helpers/memory-store.ts'
 // Transactions that are rolled back

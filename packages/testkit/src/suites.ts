@@ -2,7 +2,7 @@
 
 // Crashes of whole services
 export type { CrashObservation, CrashPoint, CrashScenario, CrashWorld, OpenCrashWorld, ServiceProgram } from './crash/crash-points.ts'
-export { crashPoints, idempotencyCrashPoints, rateCrashPoints } from './crash/crash-points.ts'
+export { crashPoints, idempotencyCrashPoints, processCrashPoints, rateCrashPoints } from './crash/crash-points.ts'
 export type { CrashOptions } from './crash/process/crash-scenarios.ts'
 export { crashScenarios } from './crash/process/crash-scenarios.ts'
 export type { CrashableProcess, RunningService } from './crash/process/service-process.ts'
@@ -71,6 +71,11 @@ export type {
 export { memoryOutboxFeatures, openMemoryOutboxWorld, openOrderedMemoryOutboxWorld } from './suites/outbox/outbox-world.ts'
 export type { OutboxSubject } from './suites/outbox/test-outbox-store.ts'
 export { outboxScenarios, testOutboxStore } from './suites/outbox/test-outbox-store.ts'
+// Processes
+export type { OpenProcessWorld, ProcessPeer, ProcessScenario, ProcessWorld } from './suites/process/process-world.ts'
+export { openMemoryProcessWorld } from './suites/process/process-world.ts'
+export type { ProcessSubject } from './suites/process/test-process-store.ts'
+export { processScenarios, testProcessStore } from './suites/process/test-process-store.ts'
 // Rate limiters
 export { rateScenarios } from './suites/rates/rate-scenarios.ts'
 export type { OpenRateWorld, RateScenario, RateWorld } from './suites/rates/rate-world.ts'

@@ -17,7 +17,7 @@ const day = 86_400_000
 export function cleanupCommand(execute: Execute): Command {
   return storeCommand('cleanup')
     .description(
-      'Deletes expired inbox entries, old published records and expired idempotency keys, once. Run it from a timer; it deletes nothing else.',
+      'Deletes expired inbox entries, old published records, expired idempotency keys and processes that have long finished, once. Run it from a timer; it deletes nothing else.',
     )
     .addOption(
       setting(
@@ -39,20 +39,22 @@ export function cleanupCommand(execute: Execute): Command {
           const { inboxWindow = 7 * day, keepPublished = day, batchSize = 1000 } = options
           await using store = await unlessAborted(openStoreOf(options, session), signal)
           const outbox = store.outbox({ logger: output.logger() })
-          const result = { inbox_deleted: 0, outbox_deleted: 0, idempotency_deleted: 0 }
+          const result = { inbox_deleted: 0, outbox_deleted: 0, idempotency_deleted: 0, process_deleted: 0 }
           const isSql = store.kind !== 'redis'
-          // The inbox markers and the idempotency keys in Redis have a time to live.
+          // The inbox markers, the idempotency keys and the finished processes in Redis have a time to live.
           if (isSql)
             result.inbox_deleted = await drain(batchSize, signal, () => store.cleanInbox({ window: inboxWindow, limit: batchSize }))
           const published = { olderThan: keepPublished, limit: batchSize }
           result.outbox_deleted = await drain(batchSize, signal, () => outbox.deletePublished(published))
           if (isSql) result.idempotency_deleted = await drain(batchSize, signal, () => store.cleanIdempotency({ limit: batchSize }))
+          if (isSql) result.process_deleted = await drain(batchSize, signal, () => store.cleanProcesses({ limit: batchSize }))
           output.object(result)
           const entries = counted(result.inbox_deleted, 'inbox entry', 'inbox entries')
           const records = counted(result.outbox_deleted, 'published record', 'published records')
           const keys = counted(result.idempotency_deleted, 'idempotency key', 'idempotency keys')
-          if (isSql) output.line(`Deleted ${entries}, ${records} and ${keys}.`)
-          else output.line(`Deleted ${records}. Inbox entries and idempotency keys in Redis expire by themselves.`)
+          const processes = counted(result.process_deleted, 'process', 'processes')
+          if (isSql) output.line(`Deleted ${entries}, ${records}, ${keys} and ${processes}.`)
+          else output.line(`Deleted ${records}. Inbox entries, idempotency keys and finished processes in Redis expire by themselves.`)
           signal.throwIfAborted()
           return exitCode.ok
         },

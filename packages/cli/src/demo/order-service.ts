@@ -159,6 +159,7 @@ const tableNames = [
   'relays',
   'notes',
   'idempotency',
+  'process',
   'meta',
   'outbox_locks',
 ]

@@ -8,6 +8,7 @@ const needed = [
   ['outbox', ['SELECT', 'INSERT', 'UPDATE', 'DELETE'], 'attempts'],
   ['notes', ['SELECT', 'INSERT', 'UPDATE', 'DELETE'], 'value'],
   ['idempotency', ['SELECT', 'INSERT', 'UPDATE', 'DELETE'], 'status'],
+  ['process', ['SELECT', 'INSERT', 'UPDATE', 'DELETE'], 'state'],
 ] as const
 
 /** In addition, with order per key. */

@@ -12,6 +12,7 @@ const needed = {
     outbox: ['SELECT', 'INSERT', 'UPDATE', 'DELETE'],
     notes: ['SELECT', 'INSERT', 'UPDATE', 'DELETE'],
     idempotency: ['SELECT', 'INSERT', 'UPDATE', 'DELETE'],
+    process: ['SELECT', 'INSERT', 'UPDATE', 'DELETE'],
   },
   functions: ['valid'],
 } as const

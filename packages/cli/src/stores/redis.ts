@@ -1,6 +1,15 @@
 import { isAckordError, type Logger, silentLogger } from '@ackord/core'
 import type { OutboxAdmin, OutboxStore, OutboxWriter } from '@ackord/outbox'
-import { checkDurability, fromIoredis, type Redis, type RedisTransaction, redisInbox, streamOutbox, transactional } from '@ackord/redis'
+import {
+  checkDurability,
+  fromIoredis,
+  type Redis,
+  type RedisTransaction,
+  redisInbox,
+  redisProcesses,
+  streamOutbox,
+  transactional,
+} from '@ackord/redis'
 import { luaOutbox } from '@ackord/redis/lua-outbox'
 import { CommandError, exitCode, usageError } from '../output/errors.ts'
 import type { ServiceUrl } from '../settings/urls.ts'
@@ -51,6 +60,7 @@ export async function openRedis(url: ServiceUrl, location: StoreLocation, { conn
       await pingRedis(client)
     },
     outbox: (choices) => open(redis, choices),
+    processes: () => redisProcesses(redis, { tag }),
     async verify(order) {
       try {
         await verifyAs(order ?? 'none')

@@ -2,6 +2,7 @@ import { silentLogger } from '@ackord/core'
 import {
   cleanIdempotency,
   cleanInbox,
+  cleanProcesses,
   createSchema,
   type Database,
   type Notifications,
@@ -9,6 +10,7 @@ import {
   type Row,
   sqlInbox,
   sqlOutbox,
+  sqlProcesses,
   type TableOptions,
   transactional,
   validateSchema,
@@ -43,6 +45,7 @@ const tableKinds = [
   'keep',
   'notes',
   'idempotency',
+  'process',
   'log',
   'cursors',
   'taken',
@@ -86,6 +89,8 @@ export function sqlStore<Handle>(database: Database<Handle>, client: SqlClient<H
     validateSchema: (options) => validateSchema(database, options),
     cleanInbox: (options) => cleanInbox(database, options),
     cleanIdempotency: (options) => cleanIdempotency(database, options),
+    cleanProcesses: (options) => cleanProcesses(database, options),
+    processes: () => sqlProcesses(database),
     async define(sql) {
       await (client.define?.(sql) ?? query(sql))
     },

@@ -1,5 +1,5 @@
 import type { Logger, Middleware } from '@ackord/core'
-import type { InboxAdmin, NewOutboxRecord, OutboxAdmin, OutboxStore } from '@ackord/outbox'
+import type { InboxAdmin, NewOutboxRecord, OutboxAdmin, OutboxStore, ProcessAdmin, ProcessStore } from '@ackord/outbox'
 import type { Order, OutboxMode, Row, SchemaOptions } from '@ackord/sql'
 
 /** Which outbox on the server: shared by all commands on a store. */
@@ -47,6 +47,8 @@ interface AnyStore {
   outbox(choices: OutboxChoices): AdminOutbox
   /** Its entries, for operators. */
   inbox(logger: Logger): InboxAdmin
+  /** The instances of processes, for operators. In Redis those of the first hash tag. */
+  processes(): ProcessStore & ProcessAdmin
   /** The middleware of a service: inbox, transaction and outbox. */
   transactional(options: ServiceOptions): Middleware
   /** Stores the records in a transaction of its own. */
@@ -66,6 +68,7 @@ export interface SqlStore extends AnyStore {
   validateSchema(options?: SchemaChoices): Promise<void>
   cleanInbox(options: { readonly window: number; readonly limit: number }): Promise<number>
   cleanIdempotency(options: { readonly limit: number }): Promise<number>
+  cleanProcesses(options: { readonly limit: number }): Promise<number>
   /** Runs a query outside of transactions. */
   query(sql: string, parameters?: readonly unknown[]): Promise<readonly Row[]>
   /** Runs a DDL statement, outside of transactions. */

@@ -209,7 +209,7 @@ describe.each([
     expect([await world.count('parked'), await world.count('ready')]).toEqual([0, 2])
   })
 
-  it('cleanup deletes old published records and expired idempotency keys, and nothing else', async () => {
+  it('cleanup deletes old published records, expired idempotency keys and finished processes, and nothing else', async () => {
     await using world = await openTestStore(url, more)
     await world.fill('parked', 1)
     await world.park()
@@ -226,6 +226,7 @@ describe.each([
         inbox_deleted: 0,
         outbox_deleted: 0,
         idempotency_deleted: 0,
+        process_deleted: 0,
       })
     }
     const { store } = world
@@ -235,10 +236,14 @@ describe.each([
       await store.define(`INSERT INTO ${store.table('idempotency')} (scope, request_key, fingerprint, token, lease_until, expires_at)
 SELECT 'POST /orders', 'k1', 'f1', 't1', changed_at, changed_at FROM ${store.table('meta')} WHERE name = 'schema'`)
     }
+    if (isSql) {
+      await store.define(`INSERT INTO ${store.table('process')} (process, id, version, state, state_version, timeouts, started_at, changed_at, expires_at)
+SELECT 'order', 'o1', 1, '{}', 1, '{}', changed_at, changed_at, changed_at FROM ${store.table('meta')} WHERE name = 'schema'`)
+    }
     const { code, last } = await ackord(['cleanup', '--json', '--keep-published', '1ms', '--batch-size', '2', ...world.args])
     expect({ code, last }).toEqual({
       code: 0,
-      last: { inbox_deleted: 0, outbox_deleted: keeps ? 5 : 0, idempotency_deleted: isSql ? 1 : 0 },
+      last: { inbox_deleted: 0, outbox_deleted: keeps ? 5 : 0, idempotency_deleted: isSql ? 1 : 0, process_deleted: isSql ? 1 : 0 },
     })
     expect([await world.count('parked'), await world.count('ready'), await world.count('published')]).toEqual([1, 2, 0])
   })

@@ -92,6 +92,7 @@ describe('missing privileges in PostgreSQL', () => {
         `GRANT INSERT, UPDATE, DELETE ON ${store.table('outbox')} TO ${user};`,
         `GRANT SELECT, INSERT, UPDATE, DELETE ON ${store.table('notes')} TO ${user};`,
         `GRANT SELECT, INSERT, UPDATE, DELETE ON ${store.table('idempotency')} TO ${user};`,
+        `GRANT SELECT, INSERT, UPDATE, DELETE ON ${store.table('process')} TO ${user};`,
         `GRANT EXECUTE ON FUNCTION ${store.table('valid')} TO ${user};`,
       ],
     })
@@ -222,6 +223,7 @@ describe('missing privileges in MariaDB', () => {
       `GRANT DELETE ON \`${database}\`.${store.table('outbox')} TO '${user}'@'%';`,
       `GRANT SELECT, INSERT, UPDATE, DELETE ON \`${database}\`.${store.table('notes')} TO '${user}'@'%';`,
       `GRANT SELECT, INSERT, UPDATE, DELETE ON \`${database}\`.${store.table('idempotency')} TO '${user}'@'%';`,
+      `GRANT SELECT, INSERT, UPDATE, DELETE ON \`${database}\`.${store.table('process')} TO '${user}'@'%';`,
     ])
     expect(findingOf(ended, 'schema')).toMatchObject({ state: 'problem' })
     expect(ended.code).toBe(1)

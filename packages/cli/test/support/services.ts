@@ -89,6 +89,7 @@ async function dropAll(store: Extract<Store, { kind: 'postgres' | 'mysql' | 'sql
     'relays',
     'notes',
     'idempotency',
+    'process',
     'inbox_sealed',
     'meta',
     'outbox_locks',

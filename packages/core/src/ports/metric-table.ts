@@ -214,7 +214,7 @@ export const metricTable: Readonly<Record<MetricName, MetricDescription>> = {
   'ackord.cleanup.deleted': {
     kind: 'counter',
     help: 'Rows that the cleanup has deleted.',
-    labels: { table: ['inbox', 'outbox', 'idempotency'] },
+    labels: { table: ['inbox', 'outbox', 'idempotency', 'process'] },
     from: 'store',
   },
   'ackord.outbox.published': { kind: 'counter', help: 'Records that were published and settled.', labels: byDestination, from: 'relay' },

@@ -4,7 +4,8 @@ import { checkResults, type Publisher } from '../broker/publisher.ts'
 import { AckordError } from '../errors.ts'
 import { describeMessage, marshal } from '../message/marshal.ts'
 import type { Marshaler } from '../message/marshaler.ts'
-import { ackingOf, type Message, type RawMessage } from '../message/message.ts'
+import { ackingOf, isMessage, type Message, type RawMessage } from '../message/message.ts'
+import { outputDestinationKey } from '../message/output-destination.ts'
 import type { CodecChain } from '../payload/codec-chain.ts'
 import { redactDestination } from '../ports/redact.ts'
 import type { Runtime } from '../ports/runtime.ts'
@@ -75,7 +76,9 @@ async function acknowledge(output: Message, input: Message): Promise<void> {
 
 /** Also for outboxes. Throws if the function returns none. */
 export function destinationOf(output: Message, destination: Destination): string {
-  const chosen = typeof destination === 'function' ? destination(output) : destination
+  // A message of another copy of the package has no values that could be read here.
+  const own = isMessage(output) ? output.value(outputDestinationKey) : undefined
+  const chosen = own ?? (typeof destination === 'function' ? destination(output) : destination)
   if (typeof chosen === 'string' && chosen !== '') return chosen
   throw new AckordError('ACKORD_NO_OUTPUT', `The destination function returned no destination for ${describeMessage(output)}.`)
 }

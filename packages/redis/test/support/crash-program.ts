@@ -7,6 +7,7 @@ const programs = {
   'crash-service': new URL('./crash-service.ts', import.meta.url),
   'crash-request': new URL('./crash-request.ts', import.meta.url),
   'rate-process': new URL('./rate-process.ts', import.meta.url),
+  'crash-order-process': new URL('./crash-order-process.ts', import.meta.url),
 }
 
 /** Bundles a program of this folder into a file that Node can run for the duration of this test file. The file is placed where it can resolve this package's own clients. */

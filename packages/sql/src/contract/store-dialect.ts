@@ -7,6 +7,8 @@ import type {
   OutboxFilter,
   OutboxReference,
   Outcome,
+  ProcessChange,
+  ProcessKey,
   RearmOptions,
 } from '@ackord/outbox'
 import type { RowKey } from '../records/claim-bytes.ts'
@@ -205,6 +207,32 @@ export interface NewIdempotencyAnswer {
 /** Milliseconds for which a claim is kept whose process has died, after its lease. */
 export const keepAbandoned: number = 24 * 60 * 60 * 1000
 
+/**
+ * The statements for the instances of processes. All times are the database's. Rows have the columns `version`, `state`, `state_version`, `timeouts` (JSON) and `phase`; those
+ * for operators also `process`, `id`, the instants `started_at`, `changed_at` and `expires_at` (milliseconds, null while running), and `idle`, the milliseconds since
+ * the last change. `run` is in the transaction of the message, or in none for operators.
+ */
+export interface ProcessStatements {
+  /** Reads a row and locks it until the end of the transaction, where the database has row locks. */
+  load(run: RunStatement, key: ProcessKey): Promise<Row | undefined>
+  /** Inserts version 1. Resolves to whether there was no row. */
+  insert(run: RunStatement, key: ProcessKey, change: ProcessChange): Promise<boolean>
+  /** Replaces the version before. Resolves to whether it was still there. */
+  update(run: RunStatement, key: ProcessKey, change: ProcessChange): Promise<boolean>
+  get(run: RunStatement, key: ProcessKey): Promise<Row | undefined>
+  /** Rows after this key, ordered by process and id, at most so many. Also forgotten ones. */
+  list(run: RunStatement, page: ListedProcesses): Promise<readonly Row[]>
+  /** Finishes a running instance. Resolves to whether it was running. */
+  end(run: RunStatement, key: ProcessKey, keep: number): Promise<boolean>
+}
+
+export interface ListedProcesses {
+  /** Only those of this name; `undefined`: of all. */
+  readonly process: string | undefined
+  readonly after: ProcessKey | undefined
+  readonly limit: number
+}
+
 export interface Migration {
   /** The version of the tables after this migration. */
   readonly version: number
@@ -261,6 +289,12 @@ export interface StoreDialect {
   rates?(driver: Driver<unknown>, table: string): RateStatements
   /** `table` is that of the idempotency keys, quoted. */
   idempotency(driver: Driver<unknown>, table: string): IdempotencyStatements
+  /** `table` is that of the processes, quoted. */
+  processes(table: string): ProcessStatements
+  /** Deletes forgotten instances. Skips rows locked by another cleanup. Resolves to the number of deleted rows. */
+  cleanProcesses(driver: Driver<unknown>, table: string, limit: number): Promise<number>
+  /** The version of the tables that added that of the processes. */
+  readonly versionWithProcesses: number
   /** Stores the answer in a running row with this token. It changes one row, or none if the claim is not held. */
   answer(table: string): (key: IdempotencyKey, token: string, answer: NewIdempotencyAnswer) => Statement
   /** Deletes the referenced rows that are not due yet and not leased. `table` is the outbox, quoted. */

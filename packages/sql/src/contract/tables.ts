@@ -18,6 +18,8 @@ export interface TableNames {
   readonly notes: string
   /** The claims and answers of requests with an idempotency key. */
   readonly idempotency: string
+  /** The instances of processes. */
+  readonly process: string
   /** The log, in log mode; PostgreSQL only. Its parts are `ackord_log_0` and so on. */
   readonly log: string
   /** How far the log was read and published; PostgreSQL only. Its parts are `ackord_cursors_0` and so on. */
@@ -70,6 +72,7 @@ export function tablesOf(dialect: NameQuoter, options: TableOptions, defaults: T
     keep: named('keep'),
     notes: named('notes'),
     idempotency: named('idempotency'),
+    process: named('process'),
     log: named('log'),
     cursors: named('cursors'),
     taken: named('taken'),

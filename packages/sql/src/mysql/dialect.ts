@@ -8,6 +8,7 @@ import { answerStatement, mysqlIdempotency } from './idempotency.ts'
 import { findInboxSql, forgetAll, forgetSql, oldInboxSql, recordAll, recorder } from './inbox.ts'
 import { mysqlNotes } from './notes.ts'
 import { mysqlOwnership } from './ordering/ownership.ts'
+import { cleanProcesses, mysqlProcesses } from './processes.ts'
 import { mysqlSchema } from './schema.ts'
 import { quoteIdentifier, readRow } from './sql-text.ts'
 import { storeTransaction, transactionSettings } from './transaction-control.ts'
@@ -20,6 +21,9 @@ const mysqlStore: StoreDialect = {
   notes: mysqlNotes,
   idempotency: mysqlIdempotency,
   answer: answerStatement,
+  processes: mysqlProcesses,
+  cleanProcesses,
+  versionWithProcesses: 6,
   cancel: cancelSql,
 
   async findInbox(driver, table, id, query) {

@@ -1,4 +1,5 @@
 import type { Migration } from '../contract/store-dialect.ts'
+import type { Tables } from '../contract/tables.ts'
 import { partitionCount } from '../records/outbox-row.ts'
 import { keyLocksOf } from './append.ts'
 
@@ -145,4 +146,29 @@ CREATE TABLE IF NOT EXISTS ${idempotency} (
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
 `,
   },
+  {
+    // The instances of processes.
+    version: 6,
+    oldestReader: 1,
+    sql: processTableSql,
+  },
 ]
+
+/** The instances of processes. 255 UTF-16 code units have at most 765 bytes. */
+function processTableSql({ process }: Tables): string {
+  return `
+CREATE TABLE IF NOT EXISTS ${process} (
+  process        VARBINARY(765) NOT NULL,
+  id             VARBINARY(765) NOT NULL,
+  version        BIGINT NOT NULL,
+  state          LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  state_version  INT NOT NULL,
+  timeouts       LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  started_at     DATETIME(6) NOT NULL,
+  changed_at     DATETIME(6) NOT NULL,
+  expires_at     DATETIME(6),
+  PRIMARY KEY (process, id),
+  KEY expiry (expires_at)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
+`
+}

@@ -14,6 +14,7 @@ import { postgresLogAdministration } from './log/admin.ts'
 import { postgresLog } from './log/statements.ts'
 import { postgresNotes } from './notes.ts'
 import { postgresOwnership } from './ordering/ownership.ts'
+import { cleanProcesses, postgresProcesses } from './processes.ts'
 import { postgresRates } from './rates.ts'
 import { postgresSchema } from './schema.ts'
 import { quoteIdentifier } from './sql-text.ts'
@@ -29,6 +30,9 @@ const postgresStore: StoreDialect = {
   rates: postgresRates,
   idempotency: postgresIdempotency,
   answer: answerStatement,
+  processes: postgresProcesses,
+  cleanProcesses,
+  versionWithProcesses: 7,
   cancel: cancelSql,
 
   async findInbox(driver, table, id, query) {

@@ -1,4 +1,5 @@
 import type { Migration } from '../contract/store-dialect.ts'
+import type { Tables } from '../contract/tables.ts'
 import { partitionCount } from '../records/outbox-row.ts'
 import { logTablesSql } from './log/tables.ts'
 import { dollarQuote, quoteLiteral } from './sql-text.ts'
@@ -170,7 +171,32 @@ CREATE INDEX ON ${idempotency} (expires_at);
     oldestReader: 1,
     sql: logTablesSql,
   },
+  {
+    // The instances of processes.
+    version: 7,
+    oldestReader: 1,
+    sql: processTableSql,
+  },
 ]
+
+/** The instances of processes. Updates of running ones change no indexed column. */
+function processTableSql({ process }: Tables): string {
+  return `
+CREATE TABLE ${process} (
+  process        text COLLATE "C" NOT NULL,
+  id             text COLLATE "C" NOT NULL,
+  version        bigint NOT NULL,
+  state          text NOT NULL,
+  state_version  integer NOT NULL,
+  timeouts       text NOT NULL,
+  started_at     timestamptz NOT NULL,
+  changed_at     timestamptz NOT NULL,
+  expires_at     timestamptz,
+  PRIMARY KEY (process, id)
+) WITH (fillfactor = 80);
+CREATE INDEX ON ${process} (expires_at) WHERE expires_at IS NOT NULL;
+`
+}
 
 /** The inbox without partitions. */
 export function inboxTableSql(inbox: string): string {

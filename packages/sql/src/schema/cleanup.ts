@@ -5,6 +5,7 @@ import type { TableOptions } from '../contract/tables.ts'
 import { cleanIdempotency } from '../idempotency/clean-idempotency.ts'
 import { cleanInbox } from '../inbox/clean-inbox.ts'
 import { sqlOutbox } from '../outbox/sql-outbox.ts'
+import { cleanProcesses } from '../process/clean-processes.ts'
 import { type Database, portOf } from '../transaction/database.ts'
 
 export interface CleanupOptions extends TableOptions {
@@ -46,7 +47,7 @@ const breath = 20
 const background = { keepAlive: false }
 
 /**
- * Periodically deletes expired inbox rows, published outbox records and expired answers of `sqlIdempotency()`: in bounded batches, by the database's clock. Safe to run in any number of
+ * Periodically deletes expired inbox rows, published outbox records, expired answers of `sqlIdempotency()` and finished instances of `sqlProcesses()`: in bounded batches, by the database's clock. Safe to run in any number of
  * processes; they take turns.
  */
 export function startCleanup<Handle>(database: Database<Handle>, options: CleanupOptions = {}): Cleanup {
@@ -96,6 +97,7 @@ export function startCleanup<Handle>(database: Database<Handle>, options: Cleanu
       if (inboxWindow !== false) await drain('inbox', () => cleanInbox(database, { window: inboxWindow, limit: batch, schema, names }))
       if (keepPublished !== false) await drain('outbox', () => outbox.deletePublished({ olderThan: keepPublished, limit: batch }))
       await drain('idempotency', () => cleanIdempotency(database, { limit: batch, schema, names }))
+      await drain('process', () => cleanProcesses(database, { limit: batch, schema, names }))
       if (failing) logger.info({}, 'The cleanup works again.')
       failing = false
     } catch (error) {

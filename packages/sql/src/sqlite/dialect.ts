@@ -10,6 +10,7 @@ import { answerStatement, sqliteIdempotency } from './idempotency.ts'
 import { cleanInboxSql, findInboxSql, forgetAll, recordAll, recorder } from './inbox.ts'
 import { sqliteNotes } from './notes.ts'
 import { sqliteOwnership } from './ordering/ownership.ts'
+import { cleanProcesses, sqliteProcesses } from './processes.ts'
 import { sqliteSchema } from './schema.ts'
 import { now, quoteIdentifier } from './sql-text.ts'
 import { transactionSettings } from './transaction-control.ts'
@@ -22,6 +23,9 @@ const sqliteStore: StoreDialect = {
   notes: sqliteNotes,
   idempotency: sqliteIdempotency,
   answer: answerStatement,
+  processes: sqliteProcesses,
+  cleanProcesses,
+  versionWithProcesses: 6,
   cancel: cancelSql,
 
   async findInbox(driver, table, id, query) {

@@ -1,4 +1,5 @@
 import type { Migration } from '../contract/store-dialect.ts'
+import type { Tables } from '../contract/tables.ts'
 import { partitionCount } from '../records/outbox-row.ts'
 import { indexedBy, now, quoteIndex } from './sql-text.ts'
 
@@ -142,4 +143,29 @@ CREATE TABLE ${idempotency} (
 CREATE INDEX ${quoteIndex(idempotency, 'expiry')} (expires_at);
 `,
   },
+  {
+    // The instances of processes.
+    version: 6,
+    oldestReader: 1,
+    sql: processTableSql,
+  },
 ]
+
+/** The instances of processes. */
+function processTableSql({ process }: Tables): string {
+  return `
+CREATE TABLE ${process} (
+  process        TEXT NOT NULL,
+  id             TEXT NOT NULL,
+  version        INTEGER NOT NULL,
+  state          TEXT NOT NULL,
+  state_version  INTEGER NOT NULL,
+  timeouts       TEXT NOT NULL,
+  started_at     INTEGER NOT NULL,
+  changed_at     INTEGER NOT NULL,
+  expires_at     INTEGER,
+  PRIMARY KEY (process, id)
+) STRICT;
+CREATE INDEX ${quoteIndex(process, 'expiry')} (expires_at) WHERE expires_at IS NOT NULL;
+`
+}

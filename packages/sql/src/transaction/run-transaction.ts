@@ -1,4 +1,13 @@
-import { AckordError, beginAttempt, type Context, type Logger, type Metrics, type Part, StoreRefusesWritesError } from '@ackord/core'
+import {
+  AckordError,
+  beginAttempt,
+  type Context,
+  isAckordError,
+  type Logger,
+  type Metrics,
+  type Part,
+  StoreRefusesWritesError,
+} from '@ackord/core'
 import {
   checkCount,
   type DescribedMetrics,
@@ -78,7 +87,9 @@ export function transactionRunner<Handle>(port: DatabasePort<Handle>, rules: Tra
       const { message } = work
       const isRefused = !isOutcomeUnknown(error) && port.dialect.refusesWrites(error)
       if (isRefused && (await confirmRefusal(error))) throw refusesWrites(error)
-      if (retry > retries || !(isRefused || port.dialect.isConflict(error)) || context.signal.aborted) throw error
+      // The library's own conflict: a version that has changed.
+      const isConflict = port.dialect.isConflict(error) || isAckordError(error, 'ACKORD_TRANSACTION_CONFLICT')
+      if (retry > retries || !(isRefused || isConflict) || context.signal.aborted) throw error
       if (message !== undefined && isSettled(message)) throw error
       rules.metrics?.count('ackord.transaction.retries', 1, {})
       const fields = { err: error, ...(message !== undefined && logFields(message)), retry }

@@ -10,7 +10,7 @@ import { mysqlKinds, openMysql2 } from './support/mysql-world.ts'
 for (const { name, open } of mysqlKinds) {
   testSchema({
     name,
-    version: 5,
+    version: 6,
     open,
     quotedNames: { names: { inbox: 'in`box; DROP TABLE orders; --', outbox: 'Ausgang "Ä" \'1\' \\', meta: 'select' } },
     invalidNames: ['', 'a\0b', 'x'.repeat(65), 'x ', '😀'],
@@ -23,7 +23,7 @@ describe.each(mysqlKinds)('createSchema() on $name', ({ open }) => {
   it('is completed by the next call after a migration was interrupted after any of its statements', async () => {
     await using world = await open({ empty: true })
     const statements = splitScript(printSchema(world.database))
-    const tables = ['inbox', 'outbox', 'meta', 'relays', 'partitions', 'hands', 'notes', 'idempotency', 'outbox_locks']
+    const tables = ['inbox', 'outbox', 'meta', 'relays', 'partitions', 'hands', 'notes', 'idempotency', 'process', 'outbox_locks']
     for (let done = 1; done < statements.length; done += 1) {
       for (const table of tables) await world.query(`DROP TABLE IF EXISTS ackord_${table}`)
       for (const sql of statements.slice(0, done)) await world.query(sql)
@@ -36,7 +36,7 @@ describe.each(mysqlKinds)('createSchema() on $name', ({ open }) => {
       )
       expect(await world.outbox()).toBe(1)
     }
-    expect(statements).toHaveLength(19)
+    expect(statements).toHaveLength(21)
   })
 
   it('accepts the longest name', async () => {

@@ -11,7 +11,7 @@ const quiet = { logger: silentLogger }
 for (const { name, open } of worldKinds) {
   testSchema({
     name,
-    version: 6,
+    version: 7,
     open,
     quotedNames: { names: { inbox: 'in"box; DROP TABLE orders --', outbox: 'Ausgang "Ä" \'1\'', meta: 'select' } },
     invalidNames: ['', 'a\0b', 'x'.repeat(64), 'ä'.repeat(32)],

@@ -7,13 +7,16 @@ import { type World, worldKinds } from '../support/world.ts'
 
 const hour = 60 * 60 * 1000
 
-/** Inserts messages received, events published and requests abandoned this many hours ago, by the database's clock. */
+/** Inserts messages received, events published, requests abandoned and processes finished this many hours ago, by the database's clock. */
 async function fill(world: World, hours: readonly number[]): Promise<void> {
   for (const [index, ago] of hours.entries()) {
     const then = `clock_timestamp() - interval '${ago} hours'`
     await world.query(`INSERT INTO ackord_inbox VALUES ('c', '/s', '${index}-${ago}', ${then})`)
     await world.query(`INSERT INTO ackord_idempotency (scope, request_key, fingerprint, token, lease_until, expires_at)
 VALUES ('s', '${index}-${ago}', 'f', 't', ${then}, ${then} + interval '24 hours')`)
+    await world.query(
+      `INSERT INTO ackord_process VALUES ('p', '${index}-${ago}', 1, '{}', 1, '{}', ${then}, ${then}, ${then} + interval '24 hours')`,
+    )
     for (const state of ['published', 'ready', 'parked'] as const) {
       const times = state === 'published' ? 'published_at' : state === 'parked' ? 'parked_at' : 'created_at'
       await world.query(
@@ -59,15 +62,17 @@ async function passTime(runtime: VirtualRuntime, until: Promise<unknown>): Promi
 }
 
 describe.each(worldKinds)('startCleanup() on $name', ({ open }) => {
-  it('deletes old messages, published events and abandoned requests, and nothing else', async () => {
+  it('deletes old messages, published events, abandoned requests and finished processes, and nothing else', async () => {
     await using world = await open()
     await fill(world, [1, 30, 200])
-    const { runtime, deleted, done, cleanup } = counting({}, world, 3)
+    await world.query(`INSERT INTO ackord_process VALUES ('p', 'running', 1, '{}', 1, '{}', '2000-01-01', '2000-01-01', NULL)`)
+    const { runtime, deleted, done, cleanup } = counting({}, world, 4)
     await passTime(runtime, done)
     await cleanup.stop()
-    expect(deleted).toEqual({ inbox: 1, outbox: 2, idempotency: 2 })
+    expect(deleted).toEqual({ inbox: 1, outbox: 2, idempotency: 2, process: 2 })
     expect(await world.inbox()).toBe(2)
     expect(await world.query('SELECT request_key FROM ackord_idempotency')).toEqual([{ request_key: '0-1' }])
+    expect(await world.query('SELECT id FROM ackord_process ORDER BY id')).toEqual([{ id: '0-1' }, { id: 'running' }])
     expect(await world.query('SELECT state, count(*)::int AS n FROM ackord_outbox GROUP BY 1 ORDER BY 1')).toEqual([
       { state: 'parked', n: 3 },
       { state: 'published', n: 1 },
@@ -79,10 +84,10 @@ describe.each(worldKinds)('startCleanup() on $name', ({ open }) => {
     await using world = await open()
     await fill(world, [200, 201, 202, 203, 204])
     // The first round deletes two batches of two from each table; the next round deletes the last rows.
-    const { runtime, deleted, done, cleanup } = counting({ batch: 2, batches: 2, keepPublished: false, interval: 1 }, world, 6)
+    const { runtime, deleted, done, cleanup } = counting({ batch: 2, batches: 2, keepPublished: false, interval: 1 }, world, 9)
     await passTime(runtime, done)
     await cleanup.stop()
-    expect(deleted).toEqual({ inbox: 5, idempotency: 5 })
+    expect(deleted).toEqual({ inbox: 5, idempotency: 5, process: 5 })
     expect(await world.inbox()).toBe(0)
     expect(await world.query("SELECT count(*)::int AS n FROM ackord_outbox WHERE state = 'published'")).toEqual([{ n: 5 }])
   })

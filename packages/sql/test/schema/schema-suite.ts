@@ -3,6 +3,7 @@ import { VirtualRuntime } from '@ackord/testkit'
 import { describe, expect, it } from 'vitest'
 import {
   cleanIdempotency,
+  cleanProcesses,
   createSchema,
   type Database,
   outboxMiddleware,
@@ -10,6 +11,7 @@ import {
   SchemaError,
   sqlIdempotency,
   sqlOutbox,
+  sqlProcesses,
   type TableOptions,
   transactional,
   transactionMiddleware,
@@ -260,6 +262,34 @@ export function testSchema<Handle>(options: SchemaSuiteOptions<Handle>): void {
       expect(claimed).toMatchObject({ state: 'claimed' })
       await place(claimed.state === 'claimed' ? claimed.token : '')
       expect(await claim()).toMatchObject({ state: 'answered' })
+    })
+
+    it('may lack the table of processes while services of this version start: only processes are rejected', async () => {
+      await using world = await open({ empty: true })
+      const { database } = world
+      const { dialect, tables } = portOf(database)
+      const { migrations, meta, setVersion } = dialect.store.schema
+      const before = dialect.store.versionWithProcesses - 1
+      const old = migrations.slice(0, before).map(({ sql }) => sql(tables({})))
+      await runScript(database, [meta(tables({})), ...old, setVersion(tables({}), before, 1)].join(';\n'))
+      const middleware = transactional(database, { inbox: { consumer: 'c' }, outbox: { destination: 'd' }, transaction: quiet })
+      await handle(middleware, async () => [event('e1')])
+      expect(await sqlOutbox(database, quiet).claim({ limit: 10, lease: 1000 })).toHaveLength(1)
+      expect(await cleanProcesses(database)).toBe(0)
+
+      const processes = sqlProcesses(database)
+      const key = { process: 'p', id: 'i1' }
+      const change = { version: 1, begins: true, state: '{}', stateVersion: 1, timeouts: {}, keep: undefined }
+      const save = () => database.write((_, context) => processes.save(key, change, context))
+      const load = () => database.write((_, context) => processes.load(key, context))
+      const missing = { problem: 'missing', message: expect.stringMatching(/ackord_process.*createSchema\(database\)/) }
+      for (const call of [load, save, () => processes.get(key), () => processes.list(), () => processes.end(key, { keep: 1 })]) {
+        expect(await failureOf(call())).toMatchObject(missing)
+      }
+
+      await createSchema(database)
+      await save()
+      expect(await load()).toMatchObject({ phase: 'running', version: 1 })
     })
 
     it('is valid if the statements of printSchema() are run', async () => {

@@ -11,7 +11,7 @@ const quiet = { logger: silentLogger }
 for (const { name, open } of sqliteKinds) {
   testSchema({
     name,
-    version: 5,
+    version: 6,
     open,
     quotedNames: { schema: 'main', names: { inbox: 'in"box; DROP TABLE orders --', outbox: 'Ausgang "Ä" \'1\'', meta: 'select' } },
     invalidNames: ['', 'a\0b', 'sqlite_outbox'],

@@ -2,7 +2,14 @@ import type { SuiteDepth } from '@ackord/testkit/suites'
 import type { Database, OutboxMode } from '../../src/index.ts'
 import type { View } from './own-schema.ts'
 import type { LastingTables } from './pooled-schema.ts'
-import { type OpenSqlWorld, testSqlConformance, testSqlIdempotency, testSqlInbox, testSqlOrder } from './sql-conformance.ts'
+import {
+  type OpenSqlWorld,
+  testSqlConformance,
+  testSqlIdempotency,
+  testSqlInbox,
+  testSqlOrder,
+  testSqlProcesses,
+} from './sql-conformance.ts'
 
 export interface ConformanceWorld<Handle> extends View, Pick<LastingTables, 'addTables'>, AsyncDisposable {
   readonly database: Database<Handle>
@@ -27,6 +34,11 @@ export function testInboxConformance<Handle>(name: string, open: OpenConformance
 /** Runs all scenarios for requests with an idempotency key. */
 export function testIdempotency<Handle>(name: string, open: OpenConformanceWorld<Handle>): void {
   testSqlIdempotency<Handle>(name, sqlWorld(open))
+}
+
+/** Runs all scenarios for processes. */
+export function testProcesses<Handle>(name: string, open: OpenConformanceWorld<Handle>): void {
+  testSqlProcesses<Handle>(name, sqlWorld(open))
 }
 
 /** Runs the suites for order per key. */
@@ -56,6 +68,9 @@ function sqlWorld<Handle>(open: OpenConformanceWorld<Handle>): OpenSqlWorld<Hand
       async ageRequests(duration) {
         const earlierBy = (column: string) => `${column} = ${column} - make_interval(secs => ${duration} / 1000.0)`
         await world.query(`UPDATE ${schema}.ackord_idempotency SET ${earlierBy('lease_until')}, ${earlierBy('expires_at')}`)
+      },
+      async ageProcesses(duration) {
+        await world.query(`UPDATE ${schema}.ackord_process SET expires_at = expires_at - make_interval(secs => ${duration} / 1000.0)`)
       },
       async createEntries() {
         await world.addTables(

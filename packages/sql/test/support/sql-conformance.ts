@@ -6,7 +6,9 @@ import {
   type OpenIdempotencyWorld,
   type OpenOutboxTransaction,
   type OpenOutboxWorld,
+  type OpenProcessWorld,
   type OpenTransactionWorld,
+  type ProcessPeer,
   ResultTable,
   type SuiteDepth,
   type TransactionWorld,
@@ -15,6 +17,7 @@ import {
   testInboxAdmin,
   testOrderedOutbox,
   testOutboxStore,
+  testProcessStore,
   testRelay,
   testTransaction,
 } from '@ackord/testkit/suites'
@@ -22,6 +25,7 @@ import { describe, it } from 'vitest'
 import { depthOfOtherClients } from '../../../../scripts/test-depth.mjs'
 import { afterEachFile } from '../../../../test/leftovers/after-each-file.ts'
 import {
+  cleanProcesses,
   type Database,
   type OutboxMode,
   type SqlOutbox,
@@ -29,6 +33,7 @@ import {
   sqlIdempotency,
   sqlInbox,
   sqlOutbox,
+  sqlProcesses,
   type TableOptions,
   transactional,
   transactionMiddleware,
@@ -46,6 +51,8 @@ interface SqlWorld<Handle> extends AsyncDisposable {
   age(columns: readonly string[], duration: number): Promise<void>
   /** Ends the leases and retentions of all requests with an idempotency key `duration` milliseconds earlier. Does not wait for open transactions. */
   ageRequests(duration: number): Promise<void>
+  /** Ends the times for which finished processes are remembered `duration` milliseconds earlier. */
+  ageProcesses(duration: number): Promise<void>
   /** Creates a table of entries whose value must not be null. */
   createEntries(): Promise<void>
   writeEntry(handle: Handle, key: string, value: string | null): Promise<void>
@@ -120,6 +127,11 @@ export function testSqlIdempotency<Handle>(
   testIdempotencyStore({ describe, it }, { name, open: idempotencyWorld(open), features: { concurrentWrites }, results })
 }
 
+/** Runs all scenarios for processes. */
+export function testSqlProcesses<Handle>(name: string, open: OpenSqlWorld<Handle>, depth?: SuiteDepth): void {
+  testProcessStore({ describe, it }, { name, open: processWorld(open), depth, results })
+}
+
 /**
  * Runs the suites for order per key on a database that supports it. The relay's scenarios have passed on the same database without order, so in `make test` all of
  * them run on one database only.
@@ -166,6 +178,27 @@ function idempotencyWorld<Handle>(open: OpenSqlWorld<Handle>): OpenIdempotencyWo
       read: (key) => world.readEntry(key),
       events: async () => (await outbox.list({}, { limit: 100 })).records.map(({ message }) => message),
       advance: (duration) => world.ageRequests(duration),
+      [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
+    }
+  }
+}
+
+function processWorld<Handle>(open: OpenSqlWorld<Handle>): OpenProcessWorld {
+  return async () => {
+    const world = await open()
+    const { tables } = world
+    const outbox = sqlOutbox(world.database, { ...tables, logger: silentLogger })
+    const peerOn = (database: Database<Handle>): ProcessPeer => ({
+      store: sqlProcesses(database, tables),
+      transactional: (consumer) =>
+        transactional(database, { inbox: { consumer, ...tables }, outbox: { destination: 'commands', ...tables }, transaction }),
+    })
+    return {
+      ...peerOn(world.database),
+      another: async () => peerOn(world.another?.() ?? world.database),
+      records: async () => (await outbox.list({}, { limit: 1000 })).records,
+      advance: (duration) => world.ageProcesses(duration),
+      clean: () => cleanProcesses(world.database, tables),
       [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
     }
   }

@@ -42,6 +42,9 @@ export const idempotencyCrashPoints: readonly string[] = [
 /** All probes of the rates of tenants: permits were taken, and no message has begun yet. */
 export const rateCrashPoints: readonly string[] = ['rates.taken']
 
+/** The probes of a process, besides those of the message that it reacts to: after its instance was loaded, and after it was saved. */
+export const processCrashPoints: readonly string[] = ['process.loaded', 'process.saved']
+
 /** The point at which a service is killed, and at which hit of that point, from 1. */
 export interface Kill {
   readonly point: CrashPoint

@@ -4,7 +4,13 @@ import { readdirSync, readFileSync, rmSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { bundle } from '../../../../scripts/bundle.mjs'
-import { type CrashObservation, crashPoints, idempotencyCrashPoints, rateCrashPoints } from '../../src/crash/crash-points.ts'
+import {
+  type CrashObservation,
+  crashPoints,
+  idempotencyCrashPoints,
+  processCrashPoints,
+  rateCrashPoints,
+} from '../../src/crash/crash-points.ts'
 import { type CrashExpectation, problemsOf } from '../../src/crash/process/crash-run.ts'
 import { crashScenarios } from '../../src/crash/process/crash-scenarios.ts'
 import { testCrashPoints } from '../../src/crash/process/test-crash-points.ts'
@@ -30,7 +36,9 @@ describe('the crash points', () => {
 
   it('are all probes in the sources', () => {
     const found = sources.flatMap(({ text }) => [...text.matchAll(/\b(?:probe|reached)\('([^']+)'\)/g)].map(([, name]) => name))
-    expect(new Set(found)).toEqual(new Set([...crashPoints.map(({ name }) => name), ...idempotencyCrashPoints, ...rateCrashPoints]))
+    expect(new Set(found)).toEqual(
+      new Set([...crashPoints.map(({ name }) => name), ...idempotencyCrashPoints, ...rateCrashPoints, ...processCrashPoints]),
+    )
   })
 
   it('are named at their call sites: only the relay passes a name on, in a function that the test above knows', () => {

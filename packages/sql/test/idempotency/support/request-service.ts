@@ -21,7 +21,7 @@ interface Access<Handle> {
   insert(transaction: Handle, id: string, note: string): Promise<unknown>
 }
 
-const { REQUEST_STORE = '', REQUEST_URL = '' } = process.env
+const { SERVICE_STORE = '', SERVICE_URL = '' } = process.env
 
 async function serveOn<Handle>({ database, insert }: Access<Handle>): Promise<void> {
   const store = sqlIdempotency(database)
@@ -73,8 +73,8 @@ async function serveOn<Handle>({ database, insert }: Access<Handle>): Promise<vo
 const stores: Readonly<Record<string, () => Promise<void>>> = {
   async postgres() {
     const { default: pg } = await import('pg')
-    const { REQUEST_SCHEMA = '' } = process.env
-    const pool = new pg.Pool({ connectionString: REQUEST_URL, max: 2, options: `-c search_path=${REQUEST_SCHEMA}` })
+    const { SERVICE_SCHEMA = '' } = process.env
+    const pool = new pg.Pool({ connectionString: SERVICE_URL, max: 2, options: `-c search_path=${SERVICE_SCHEMA}` })
     await serveOn({
       database: fromPg(pool),
       insert: (transaction, id, note) => transaction.query('INSERT INTO orders (id, note) VALUES ($1, $2)', [id, note]),
@@ -83,19 +83,19 @@ const stores: Readonly<Record<string, () => Promise<void>>> = {
   async mysql() {
     const { createPool } = await import('mysql2/promise')
     await serveOn({
-      database: fromMysql2(createPool({ uri: REQUEST_URL, connectionLimit: 2 })),
+      database: fromMysql2(createPool({ uri: SERVICE_URL, connectionLimit: 2 })),
       insert: (transaction, id, note) => transaction.query('INSERT INTO orders (id, note) VALUES (?, ?)', [id, note]),
     })
   },
   async sqlite() {
     const { DatabaseSync } = await import('@photostructure/sqlite')
     await serveOn({
-      database: fromSqlite(new DatabaseSync(REQUEST_URL), { logger: silentLogger }),
+      database: fromSqlite(new DatabaseSync(SERVICE_URL), { logger: silentLogger }),
       insert: async (transaction, id, note) => transaction.prepare('INSERT INTO orders (id, note) VALUES (?, ?)').run(id, note),
     })
   },
 }
 
-await stores[REQUEST_STORE]?.()
+await stores[SERVICE_STORE]?.()
 process.on('disconnect', () => process.exit())
 process.send?.({ ready: true })

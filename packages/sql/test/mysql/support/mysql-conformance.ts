@@ -1,7 +1,7 @@
 import type { SuiteDepth } from '@ackord/testkit/suites'
 import { createPool } from 'mysql2/promise'
 import type { Database } from '../../../src/index.ts'
-import { type OpenSqlWorld, testSqlConformance, testSqlIdempotency, testSqlOrder } from '../../support/sql-conformance.ts'
+import { type OpenSqlWorld, testSqlConformance, testSqlIdempotency, testSqlOrder, testSqlProcesses } from '../../support/sql-conformance.ts'
 import { type MysqlWorld, poolOptions } from './mysql-world.ts'
 
 interface ConformanceWorld<Handle> extends Pick<MysqlWorld, 'schema' | 'query' | 'addTables'>, AsyncDisposable {
@@ -29,6 +29,15 @@ export function testMysqlIdempotency<Handle, World extends ConformanceWorld<Hand
   write: Write<Handle, World>,
 ): void {
   testSqlIdempotency<Handle>(name, sqlWorld(open, write))
+}
+
+/** Runs all scenarios for processes. */
+export function testMysqlProcesses<Handle, World extends ConformanceWorld<Handle>>(
+  name: string,
+  open: () => Promise<World>,
+  write: Write<Handle, World>,
+): void {
+  testSqlProcesses<Handle>(name, sqlWorld(open, write))
 }
 
 /** Runs the suites for order per key. */
@@ -65,6 +74,9 @@ function sqlWorld<Handle, World extends ConformanceWorld<Handle>>(
         // The default isolation would also lock the gaps in which others insert.
         await clock.query('SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED')
         await clock.query(`UPDATE ackord_idempotency SET ${earlierBy('lease_until', duration)}, ${earlierBy('expires_at', duration)}`)
+      },
+      async ageProcesses(duration) {
+        await clock.query(`UPDATE ackord_process SET ${earlierBy('expires_at', duration)}`)
       },
       async createEntries() {
         await world.addTables('CREATE TABLE entries (`key` VARCHAR(200) PRIMARY KEY, value VARCHAR(200) NOT NULL)')

@@ -146,7 +146,7 @@ export interface DoorOptions extends Pick<OpenOptions, 'server' | 'restricted'> 
 
 const insertedInto = [
   'orders',
-  ...['meta', 'inbox', 'outbox', 'partitions', 'notes', 'idempotency', 'outbox_locks'].map((name) => `ackord_${name}`),
+  ...['meta', 'inbox', 'outbox', 'partitions', 'notes', 'idempotency', 'process', 'outbox_locks'].map((name) => `ackord_${name}`),
 ]
 
 function asUser(server: string, user: string): string {

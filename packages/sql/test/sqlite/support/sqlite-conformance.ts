@@ -26,6 +26,11 @@ export function sqliteSqlWorld(open: SqliteKind['open'], { withReader = false } 
           handle.exec(`UPDATE ackord_idempotency SET ${earlierBy('lease_until')}, ${earlierBy('expires_at')}`)
         })
       },
+      async ageProcesses(duration) {
+        await database.write(async (handle) => {
+          handle.exec(`UPDATE ackord_process SET expires_at = CAST(round(expires_at - ${duration}) AS INTEGER)`)
+        })
+      },
       async createEntries() {
         client.exec('CREATE TABLE entries (key TEXT PRIMARY KEY NOT NULL, value TEXT NOT NULL) STRICT')
         client.exec('CREATE TABLE parents (n INTEGER PRIMARY KEY) STRICT')
