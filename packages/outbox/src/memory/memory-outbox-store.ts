@@ -217,6 +217,14 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
     return this.#administration.discard(which, reason, operator)
   }
 
+  cancelWaiting(
+    which: readonly string[] | { readonly filter: OutboxFilter },
+    reason: string,
+    operator?: Pick<Operator, 'by'>,
+  ): Promise<number> {
+    return this.#administration.cancelWaiting(which, reason, operator)
+  }
+
   stats(options?: { readonly limit?: number | undefined }): Promise<OutboxStats> {
     return this.#administration.stats(options)
   }

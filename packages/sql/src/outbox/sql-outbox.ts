@@ -124,7 +124,7 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
       // With group commit, appended records are stored now, so that they can be found.
       await opened.own?.flush?.()
       try {
-        return await opened.change(dialect.store.cancel(table, references))
+        return await opened.change(log === undefined ? dialect.store.cancel(table, references) : log.cancel(tables, references))
       } catch (error) {
         throw explain(error)
       }
