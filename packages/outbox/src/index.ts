@@ -78,6 +78,8 @@ export type {
   Claim,
   ClaimedRecord,
   ClaimOptions,
+  EventReference,
+  EventReferences,
   OutboxCapabilities,
   OutboxReader,
   OutboxReference,
@@ -88,4 +90,4 @@ export type {
 } from './store/outbox-store.ts'
 export type { RecordPartition } from './store/partition-ranges.ts'
 export { findPartition } from './store/partition-ranges.ts'
-export { attributesToJson, checkRearm, checkRecordSize, checkReferences, defaultMaxSize, invalidCursor } from './store/record-checks.ts'
+export { attributesToJson, checkRearm, checkRecordSize, completeReferences, defaultMaxSize, invalidCursor } from './store/record-checks.ts'

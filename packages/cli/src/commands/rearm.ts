@@ -81,11 +81,12 @@ export function nothingDone(output: Output, ids: readonly string[], state: 'park
   return exitCode.failed
 }
 
-function editOf({ setDestination, setAttribute }: RearmOptions): OutboxEdit | undefined {
-  if (setDestination === undefined && setAttribute === undefined) return undefined
+function editOf({ setDestination, setAttribute, published = false }: RearmOptions): OutboxEdit | undefined {
+  if (setDestination === undefined && setAttribute === undefined && !published) return undefined
   const attributes: Attributes | undefined = setAttribute === undefined ? undefined : Object.fromEntries(setAttribute)
   const invalid = Object.keys(attributes ?? {}).find((name) => name === 'id' || !/^[a-z0-9]+$/.test(name))
   if (invalid !== undefined)
     throw usageError(`--set-attribute cannot set '${invalid}'.`, 'Names are lower-case letters and digits; the id cannot be changed.')
-  return { destination: setDestination, attributes }
+  // What is published a second time says so, as in a replay.
+  return { destination: setDestination, attributes: published ? { ...attributes, replayed: true } : attributes }
 }

@@ -1,11 +1,5 @@
 import { systemRuntime } from '@ackord/core'
-import {
-  ReplayFailedError,
-  type ReplayProgress,
-  type ReplayPublishedOptions,
-  type ReplayResult,
-  replayPublished,
-} from '@ackord/outbox'
+import { ReplayFailedError, type ReplayProgress, type ReplayPublishedOptions, type ReplayResult, replayPublished } from '@ackord/outbox'
 import type { Command } from 'commander'
 import { openBroker } from '../brokers/open-broker.ts'
 import { unlessAborted } from '../lifecycle.ts'
@@ -59,7 +53,11 @@ export function replayCommand(execute: Execute): Command {
     .option('--all', 'all published records that are kept')
     .option('--skip <ids>', 'leave out the records with these ids; repeatable', parseList)
     .option('--to-destination <name>', 'publish all of them here instead')
-    .addOption(setting('--map <destination=topic>', 'publish a destination under another name, as the relay does; repeatable', { parse: parsePairs }))
+    .addOption(
+      setting('--map <destination=topic>', 'publish a destination under another name, as the relay does; repeatable', {
+        parse: parsePairs,
+      }),
+    )
     .option('--new-ids <name>', 'give messages new ids, made from this name and the old ids (default: the same ids)')
     .option('--rate <rate>', 'at most this many, such as 50/s or 30/m', parseRate, 100)
     .option('--position <position>', 'continue where an earlier replay has ended, with the same filter')

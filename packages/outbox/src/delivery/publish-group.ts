@@ -1,13 +1,5 @@
 import { AckordError, type PublishFailure, type PublishResult, type Runtime, toError } from '@ackord/core'
-import {
-  abortable,
-  checkResultCount,
-  groupBy,
-  messageOf,
-  probe,
-  redactDestination,
-  withTimeLimit,
-} from '@ackord/core/internal'
+import { abortable, checkResultCount, groupBy, messageOf, probe, redactDestination, withTimeLimit } from '@ackord/core/internal'
 import type { MapRecord, ParkReason } from '../options/relay-events.ts'
 import type { RelaySettings } from '../options/relay-options.ts'
 import type { ClaimedRecord } from '../store/outbox-store.ts'

@@ -59,20 +59,22 @@ async function publishWave(
   let left = wave
   for (let attempt = 1; ; attempt += 1) {
     const failures = new Map<Replayed, PublishFailure>()
-    const groups = groupBy(left, ({ record, name }) => `${record.destination.length} ${record.destination}${name}`).map(async ([, group]) => {
-      const [{ record, name }] = group
-      const publisher = routes.publisherOf(record.destination)
-      const messages = group.map(({ message }) => message)
-      const results =
-        publisher === undefined
-          ? group.map(() => noPublisher(record.destination))
-          : await publishInTime(publisher, name, messages, { timeout: publishTimeout, runtime })
-      for (const [index, one] of group.entries()) {
-        const result = results[index]
-        if (result?.ok === true) confirmed.add(one.record)
-        else if (result !== undefined) failures.set(one, result)
-      }
-    })
+    const groups = groupBy(left, ({ record, name }) => `${record.destination.length} ${record.destination}${name}`).map(
+      async ([, group]) => {
+        const [{ record, name }] = group
+        const publisher = routes.publisherOf(record.destination)
+        const messages = group.map(({ message }) => message)
+        const results =
+          publisher === undefined
+            ? group.map(() => noPublisher(record.destination))
+            : await publishInTime(publisher, name, messages, { timeout: publishTimeout, runtime })
+        for (const [index, one] of group.entries()) {
+          const result = results[index]
+          if (result?.ok === true) confirmed.add(one.record)
+          else if (result !== undefined) failures.set(one, result)
+        }
+      },
+    )
     await Promise.all(groups)
     left = left.filter((one) => failures.has(one))
     const [first] = left
@@ -80,7 +82,10 @@ async function publishWave(
     const refused = left.find((one) => isFinal(failures.get(one)))
     const givenUp = refused ?? (attempt >= maxAttempts ? first : undefined)
     if (givenUp !== undefined) return { record: givenUp.record, error: failures.get(givenUp)?.error }
-    const pause = Math.max(backoff(attempt, () => runtime.random()), ...[...failures.values()].map(({ retryAfter = 0 }) => retryAfter))
+    const pause = Math.max(
+      backoff(attempt, () => runtime.random()),
+      ...[...failures.values()].map(({ retryAfter = 0 }) => retryAfter),
+    )
     // The caller sees by the signal that the wave has not ended.
     if (!(await idle(runtime, pause, signal))) return undefined
   }

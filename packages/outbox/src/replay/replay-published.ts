@@ -3,7 +3,13 @@ import { abortable, describeMessage, isRetryable, maxReplayBatch, maxReplayBytes
 import { mapRecord } from '../delivery/map-record.ts'
 import type { OutboxAdmin, OutboxFilter, OutboxPage, OutboxRecord } from '../store/outbox-admin.ts'
 import { backoff, maxAttempts, publishBatch, type Replayed } from './publish-batch.ts'
-import { type ReplayProgress, type ReplayPublishedOptions, type ReplayResult, type ReplaySettings, replaySettings } from './replay-options.ts'
+import {
+  type ReplayProgress,
+  type ReplayPublishedOptions,
+  type ReplayResult,
+  type ReplaySettings,
+  replaySettings,
+} from './replay-options.ts'
 import { invalidPosition, type Position, start, writePosition } from './replay-position.ts'
 import { replayedMessage } from './replayed-message.ts'
 
@@ -18,8 +24,9 @@ export class ReplayFailedError extends AckordError {
   readonly recordId: string | undefined
 
   constructor(progress: ReplayProgress, record: OutboxRecord | undefined, cause: unknown) {
-    const failed = record === undefined ? 'the store could not be read' : `record ${record.id}, ${describeMessage(record.message)}, was not published`
-    const text = `The replay ended after ${progress.replayed} records, because ${failed}: ${messageOf(toError(cause))}`
+    const failed =
+      record === undefined ? 'the store could not be read' : `record ${record.id}, ${describeMessage(record.message)}, was not published`
+    const text = `The replay ended after ${progress.replayed} ${progress.replayed === 1 ? 'record' : 'records'}, because ${failed}: ${messageOf(toError(cause))}`
     super('ACKORD_REPLAY_FAILED', text, { cause, retryable: isRetryable(cause) })
     this.progress = progress
     this.recordId = record?.id
@@ -120,7 +127,14 @@ class Replay {
         if (signal.aborted) return undefined
         if (isAckordError(error, 'ACKORD_INVALID_OPTION')) throw this.#optionError(error)
         if (!isRetryable(error) || attempt >= maxAttempts) throw new ReplayFailedError(this.#progress(), undefined, error)
-        if (!(await idle(runtime, backoff(attempt, () => runtime.random()), signal))) return undefined
+        if (
+          !(await idle(
+            runtime,
+            backoff(attempt, () => runtime.random()),
+            signal,
+          ))
+        )
+          return undefined
       }
     }
   }
@@ -131,15 +145,18 @@ class Replay {
    */
   #filter(): OutboxFilter {
     const { filter, from, until, runtime } = this.#settings
-    // biome-ignore lint/plugin: the instants are those of the user.
-    const now = runtime.now()
     const elapsed = Math.floor(runtime.monotonic() - this.#startedAt)
     return {
       ...filter,
       state: 'published',
-      minAge: Math.max(elapsed, until === undefined ? 0 : now - until - clockTolerance),
-      maxAge: from === undefined ? undefined : Math.max(0, now - from) + clockTolerance,
+      minAge: Math.max(elapsed, until === undefined ? 0 : this.#ageOf(until) - clockTolerance),
+      maxAge: from === undefined ? undefined : Math.max(0, this.#ageOf(from)) + clockTolerance,
     }
+  }
+
+  #ageOf(instant: number): number {
+    // biome-ignore lint/plugin: the user has set the instant.
+    return this.#settings.runtime.now() - instant
   }
 
   async #replay(records: readonly OutboxRecord[], done: ReadonlySet<string>): Promise<void> {

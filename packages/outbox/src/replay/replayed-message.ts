@@ -7,7 +7,9 @@ import { codecMarkOf } from '../store/administration.ts'
 export function replayedMessage(message: RawMessage, newIds: string | undefined): RawMessage {
   const missing = missingAttributes(message.attributes)
   if (missing.length > 0)
-    throw new AckordError('ACKORD_INVALID_MESSAGE', `The record cannot be read: its message has no ${missing.join(', ')}.`, { retryable: false })
+    throw new AckordError('ACKORD_INVALID_MESSAGE', `The record cannot be read: its message has no ${missing.join(', ')}.`, {
+      retryable: false,
+    })
   if (newIds === undefined) return message.withAttributes({ replayed: true })
   checkNotEncoded(message)
   const { id = '', source = '', type = '' } = message.attributes

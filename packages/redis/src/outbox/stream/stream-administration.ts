@@ -21,7 +21,15 @@ import { fieldsOf, readFields } from '../record-fields.ts'
 import type { StreamOutboxContext } from './context.ts'
 import type { DestinationStream, StreamEntry } from './destination-stream.ts'
 import { buildIndex } from './message-index.ts'
-import { cancelWaiting, countEntries, discardParked, listEntries, parkEntries, rearmParked, replaceParked } from './scripts/admin-scripts.ts'
+import {
+  cancelWaiting,
+  countEntries,
+  discardParked,
+  listEntries,
+  parkEntries,
+  rearmParked,
+  replaceParked,
+} from './scripts/admin-scripts.ts'
 import { parkedConsumer } from './scripts/prelude.ts'
 
 /** A record, and its position among the records of its process. */

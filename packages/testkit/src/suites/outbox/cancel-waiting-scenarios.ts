@@ -79,7 +79,12 @@ export const cancelWaitingScenarios: readonly OutboxScenario[] = [
       await using world = await open({ retain: false })
       const store = cancelling(world.store)
       await commitParked(world, record('parked', { destination: 'reminders' }))
-      await commit(world, ...records(3, 'o', { delay: hour }), ...records(2, 'r', { delay: hour, destination: 'reminders' }), record('ready'))
+      await commit(
+        world,
+        ...records(3, 'o', { delay: hour }),
+        ...records(2, 'r', { delay: hour, destination: 'reminders' }),
+        record('ready'),
+      )
       assert.equal(await store.cancelWaiting({ filter: { destination: 'reminders', state: 'parked' } }, 'wrong state'), 0)
       assert.equal(await store.cancelWaiting({ filter: { messageId: 'o2' } }, 'one of them'), 1)
       assert.equal(await store.cancelWaiting({ filter: { destination: 'reminders' } }, 'campaign over'), 2)

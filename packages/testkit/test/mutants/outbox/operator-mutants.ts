@@ -300,7 +300,7 @@ export const operatorMutants: readonly Mutant<OpenOutboxWorld>[] = [
 ]
 
 function filterOf(which: Parameters<NonNullable<OutboxAdmin['cancelWaiting']>>[0]): OutboxFilter {
-  return 'filter' in which ? which.filter : {}
+  return Array.isArray(which) ? {} : (which as { readonly filter: OutboxFilter }).filter
 }
 
 function isNamed({ destination, message }: OutboxRecord, references: readonly OutboxReference[]): boolean {
