@@ -10,7 +10,7 @@ import { counted } from '../output/text.ts'
 import type { Execute, Session } from '../session.ts'
 import { parseInstant, parseRate } from '../settings/duration.ts'
 import { messageIdOption, modeOption, parseList, parsePairs, setting, storeCommand } from '../settings/settings.ts'
-import { openStoreOf, type StoreOptions } from '../stores/open-store.ts'
+import { checkMode, openStoreOf, type StoreOptions } from '../stores/open-store.ts'
 import type { OutboxChoices, Store } from '../stores/store.ts'
 import { byOption, operatorOf } from './operator.ts'
 
@@ -68,6 +68,7 @@ export function replayCommand(execute: Execute): Command {
       execute(
         async (session, options: ReplayCommandOptions) => {
           checkSelection(options)
+          checkMode(options.store === undefined ? [] : [options.store], options)
           return options.dryRun === true ? await showReplay(session, options) : await runReplay(session, options)
         },
         { stopsItself: true },
@@ -175,7 +176,7 @@ function explained(output: Output): (error: unknown) => never {
     if (!(error instanceof ReplayFailedError)) throw error
     const { progress, recordId } = error
     output.object({ ...progress, complete: false, ...(recordId !== undefined && { failed: recordId }) })
-    const without = recordId === undefined ? '' : ` Leave the record out with --skip ${recordId}.`
+    const without = recordId === undefined ? '' : `; to leave the record out, add: --skip ${recordId}`
     throw new CommandError(error.message, { exitCode: exitCode.failed, hint: `${continueText(progress.position)}${without}`, cause: error })
   }
 }

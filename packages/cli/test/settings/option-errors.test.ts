@@ -74,7 +74,7 @@ const otherwise: Readonly<Record<string, readonly string[]>> = {
   rearm: ['42'],
   discard: ['42', '--reason', 'test data'],
   cancel: ['42', '--reason', 'test data'],
-  replay: ['--all', '--dry-run'],
+  replay: ['--all', '--broker', 'amqp://127.0.0.1:1'],
   pause: ['orders', '--reason', 'maintenance'],
   resume: ['orders'],
   relay: ['--from', store, '--to', 'amqp://127.0.0.1:1'],

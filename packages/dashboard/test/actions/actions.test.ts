@@ -67,6 +67,7 @@ describe('an action on ids', () => {
 
     expect(body).toMatchObject({ state: 'done', count: 1 })
     expect(await statesOf(world)).toEqual({ ready: 1, published: 1 })
+    expect((await world.store.get('1'))?.message.attributes).toMatchObject({ id: 'm0', replayed: true })
   })
 
   it('edits a record while it is re-armed', async () => {
@@ -127,7 +128,7 @@ describe('an action on ids', () => {
     expect((await world.client.post(actionsPath, chosen)).body).toMatchObject({ action: 'cancel', count: 1 })
     const all = { action: 'cancel', which: { filter: {} }, reason: 'campaign over' }
     expect((await world.client.post('stores/shop/preview', all)).body).toEqual({ count: 2, capped: false })
-    expect((await world.client.post(actionsPath, all)).body).toMatchObject({ count: 2 })
+    expect(await endOf(world, (await world.client.post<Job>(actionsPath, all)).body)).toMatchObject({ count: 2 })
     expect(await statesOf(world)).toEqual({ parked: 1 })
     const audit = (await world.store.audit({ limit: 5 })).map(({ action, by, count }) => [action, by, count])
     expect(audit.filter(([action]) => action === 'cancel').toSorted((one, other) => Number(one[2]) - Number(other[2]))).toEqual([
