@@ -80,7 +80,7 @@ export function askCancel(store: string, which: Chosen): void {
     title: 'Cancel waiting records',
     verb: 'Delete',
     danger: true,
-    explain: (records) => `This deletes ${records} before they are due. They are never published. What becomes due meanwhile is left.`,
+    explain: (records) => `This deletes ${records} that would be published later. What becomes due meanwhile is not deleted.`,
   })
 }
 
