@@ -9,10 +9,10 @@ import type { Column } from '../output/table.ts'
 import { counted } from '../output/text.ts'
 import type { Execute, Session } from '../session.ts'
 import { parseInstant, parseRate } from '../settings/duration.ts'
+import { byOption, operatorOf } from '../settings/operator.ts'
 import { messageIdOption, modeOption, parseList, parsePairs, setting, storeCommand } from '../settings/settings.ts'
 import { checkMode, openStoreOf, type StoreOptions } from '../stores/open-store.ts'
 import type { OutboxChoices, Store } from '../stores/store.ts'
-import { byOption, operatorOf } from './operator.ts'
 
 interface ReplayCommandOptions extends StoreOptions {
   readonly broker?: string | undefined
