@@ -20,7 +20,7 @@ const layers = {
     ['middleware'],
     ['router'],
   ],
-  outbox: [['store', 'process'], ['options', 'memory', 'middleware'], ['delivery'], ['relay'], ['source', 'service']],
+  outbox: [['store', 'process'], ['options', 'memory', 'middleware'], ['delivery'], ['relay', 'replay'], ['source', 'service']],
   sql: [
     ['errors.ts'],
     ['records'],

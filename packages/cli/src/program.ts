@@ -6,7 +6,7 @@ import { cleanupCommand } from './commands/cleanup.ts'
 import { dashboardCommand } from './commands/dashboard.ts'
 import { deadLettersCommand } from './commands/dead-letters.ts'
 import { demoCommand } from './commands/demo.ts'
-import { discardCommand } from './commands/discard.ts'
+import { cancelCommand, discardCommand } from './commands/discard.ts'
 import { doctorCommand } from './commands/doctor.ts'
 import { failuresCommand } from './commands/failures.ts'
 import { inboxCommand } from './commands/inbox.ts'
@@ -18,6 +18,7 @@ import { processesCommand } from './commands/processes.ts'
 import { rearmCommand } from './commands/rearm.ts'
 import { relayCommand } from './commands/relay.ts'
 import { relaysCommand } from './commands/relays.ts'
+import { replayCommand } from './commands/replay.ts'
 import { showCommand } from './commands/show.ts'
 import { statusCommand } from './commands/status.ts'
 import { CommandError, type ExitCode, exitCode } from './output/errors.ts'
@@ -54,6 +55,8 @@ export function buildProgram({ execute, write }: ProgramOptions): Command {
     .addCommand(parkCommand(execute))
     .addCommand(rearmCommand(execute))
     .addCommand(discardCommand(execute))
+    .addCommand(cancelCommand(execute))
+    .addCommand(replayCommand(execute))
     .addCommand(failuresCommand(execute))
     .addCommand(pauseCommand(execute))
     .addCommand(resumeCommand(execute))
@@ -120,6 +123,16 @@ const examples: Readonly<Record<string, readonly string[]>> = {
   discard: [
     "ackord discard 42 --store $POSTGRES_URL --reason 'test data'",
     "ackord discard --message-id 8b0e2d5c-order-7 --store $POSTGRES_URL --reason 'test data' --yes",
+  ],
+  cancel: [
+    "ackord cancel 42 43 --store $POSTGRES_URL --reason 'order was paid'",
+    "ackord cancel --message-id 8b0e2d5c-order-7 --store $POSTGRES_URL --reason 'order was paid' --yes",
+    'ackord cancel --destination reminders --store $POSTGRES_URL --dry-run',
+  ],
+  replay: [
+    'ackord replay --store $POSTGRES_URL --broker $RABBITMQ_URL --from 2026-11-01T00:00Z --destination order-events --dry-run',
+    "ackord replay --store $POSTGRES_URL --broker $RABBITMQ_URL --type order.placed --to-destination search --reason 'new search index'",
+    'ackord replay --store $POSTGRES_URL --broker $RABBITMQ_URL --from 2h --new-ids repair-1 --rate 500/s',
   ],
   failures: ['ackord failures --store $POSTGRES_URL', 'ackord failures --store $POSTGRES_URL --destination order-events --group-by type'],
   pause: ["ackord pause order-events --store $POSTGRES_URL --for 30m --reason 'broker maintenance'"],

@@ -45,6 +45,8 @@ export type { RelayHealth } from './relay/relay.ts'
 export { Relay } from './relay/relay.ts'
 export type { RelayGroupHealth } from './relay/relay-group.ts'
 export { RelayGroup } from './relay/relay-group.ts'
+export type { ReplayFilter, ReplayProgress, ReplayPublishedOptions, ReplayResult } from './replay/replay-options.ts'
+export { ReplayFailedError, replayPublished } from './replay/replay-published.ts'
 export type { OutboxDelivery, OutboxSource, OutboxSourceOptions } from './source/outbox-source.ts'
 export { outboxSource } from './source/outbox-source.ts'
 export type { FilteredRecord } from './store/administration.ts'
@@ -93,6 +95,8 @@ export type {
   Claim,
   ClaimedRecord,
   ClaimOptions,
+  EventReference,
+  EventReferences,
   OutboxCapabilities,
   OutboxReader,
   OutboxReference,
@@ -103,4 +107,4 @@ export type {
 } from './store/outbox-store.ts'
 export type { RecordPartition } from './store/partition-ranges.ts'
 export { findPartition } from './store/partition-ranges.ts'
-export { attributesToJson, checkRearm, checkRecordSize, checkReferences, defaultMaxSize, invalidCursor } from './store/record-checks.ts'
+export { attributesToJson, checkRearm, checkRecordSize, completeReferences, defaultMaxSize, invalidCursor } from './store/record-checks.ts'

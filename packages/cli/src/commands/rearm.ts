@@ -43,8 +43,9 @@ export function rearmCommand(execute: Execute): Command {
         checkWhich(ids, options)
         const edit = editOf(options)
         await using store = await openStoreOf(options, session)
-        const admin = store.outbox({ logger: output.logger() })
         const state: 'published' | 'parked' = options.published === true ? 'published' : 'parked'
+        // In log mode, published records are only found by a store that keeps them.
+        const admin = store.outbox({ logger: output.logger(), retain: state === 'published' && store.kind !== 'redis' })
         if (options.dryRun === true) return await showChosen(admin, ids, options, output, state)
         const { delay, keepAttempts } = options
         const how = { state, delay, keepAttempts, reason: options.reason, by: operatorOf(options) }
@@ -56,13 +57,13 @@ export function rearmCommand(execute: Execute): Command {
     )
 }
 
-/** For `--dry-run` of `rearm` and `discard`. */
+/** For `--dry-run` of `rearm`, `discard` and `cancel`. */
 export async function showChosen(
   admin: OutboxAdmin,
   ids: readonly string[],
   options: WhichOptions,
   output: Output,
-  state: 'parked' | 'published',
+  state: 'parked' | 'published' | 'waiting',
 ): Promise<0 | 1> {
   let count = 0
   for await (const records of chosenPages(admin, ids, options, state)) {
@@ -75,16 +76,17 @@ export async function showChosen(
   return isNamed(ids, options) && count === 0 ? nothingDone(output, ids, state) : exitCode.ok
 }
 
-export function nothingDone(output: Output, ids: readonly string[], state: 'parked' | 'published'): 1 {
+export function nothingDone(output: Output, ids: readonly string[], state: 'parked' | 'published' | 'waiting'): 1 {
   output.line(ids.length > 0 ? `None of these ids belongs to a ${state} record.` : `No ${state} record matches.`)
   return exitCode.failed
 }
 
-function editOf({ setDestination, setAttribute }: RearmOptions): OutboxEdit | undefined {
-  if (setDestination === undefined && setAttribute === undefined) return undefined
+function editOf({ setDestination, setAttribute, published = false }: RearmOptions): OutboxEdit | undefined {
+  if (setDestination === undefined && setAttribute === undefined && !published) return undefined
   const attributes: Attributes | undefined = setAttribute === undefined ? undefined : Object.fromEntries(setAttribute)
   const invalid = Object.keys(attributes ?? {}).find((name) => name === 'id' || !/^[a-z0-9]+$/.test(name))
   if (invalid !== undefined)
     throw usageError(`--set-attribute cannot set '${invalid}'.`, 'Names are lower-case letters and digits; the id cannot be changed.')
-  return { destination: setDestination, attributes }
+  // What is published a second time says so, as in a replay.
+  return { destination: setDestination, attributes: published ? { ...attributes, replayed: true } : attributes }
 }

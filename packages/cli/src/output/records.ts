@@ -68,7 +68,7 @@ function isFiltered(options: FilterOptions): boolean {
   return Object.values(filterOf(options)).some((criterion) => criterion !== undefined)
 }
 
-/** How `rearm` and `discard` select records. */
+/** How `rearm`, `discard` and `cancel` select records. */
 export interface WhichOptions extends FilterOptions {
   readonly all?: boolean | undefined
 }
@@ -95,12 +95,12 @@ export function checkWhich(ids: readonly string[], options: WhichOptions): void 
   throw usageError('No records are selected.', 'Pass ids, or a filter such as --message-id, --destination or --cause, or --all.')
 }
 
-/** The parked or published records that match, page by page. Records that disappear after a page was read do not affect the next one. */
+/** The records in this state that match, page by page. Records that disappear after a page was read do not affect the next one. */
 export async function* chosenPages(
   admin: OutboxAdmin,
   ids: readonly string[],
   options: WhichOptions,
-  state: 'parked' | 'published',
+  state: 'parked' | 'published' | 'waiting',
 ): AsyncGenerator<readonly OutboxRecord[], void, void> {
   if (ids.length > 0) {
     const found = await Promise.all(ids.map((id) => admin.get(id)))

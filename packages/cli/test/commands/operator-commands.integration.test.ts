@@ -40,6 +40,30 @@ it('list finds records behind more than one page of the store', async () => {
 })
 
 describe.each([
+  ['PostgreSQL', postgresUrl],
+  ['Redis', redisUrl],
+] as const)('on %s', (_, url) => {
+  it('cancel deletes waiting records, by id, message id or filter, and no others', async () => {
+    await using world = await openTestStore(url)
+    const delayed = (destination: string, id: string) => ({ ...record(destination, id), delay: 3_600_000 })
+    await world.store.append([delayed('a', 'm1'), delayed('b', 'm1'), delayed('a', 'm2'), delayed('b', 'm3'), record('a', 'ready')])
+    const waiting = await listed(world, '--state', 'waiting')
+    const idOf = (messageId: string) => waiting.find(({ message_id: id }) => id === messageId)?.id ?? ''
+    const cancel = (...args: readonly string[]) => ackord(['cancel', '--json', '--reason', 'order was paid', ...args, ...world.args])
+    expect((await cancel('--destination', 'b', '--dry-run')).last).toEqual({ dry_run: true, records: 2 })
+    expect((await cancel(idOf('m2'), (await listed(world, '--message-id', 'ready'))[0]?.id ?? '')).last).toEqual({ cancelled: 1 })
+    expect(await cancel(idOf('m2'))).toMatchObject({ code: 1, last: { cancelled: 0 } })
+    expect((await cancel('--message-id', 'm1', '--yes')).last).toEqual({ cancelled: 2 })
+    expect((await cancel('--all', '--yes')).last).toEqual({ cancelled: 1 })
+    expect(await cancel('--all', '--yes')).toMatchObject({ code: 0, last: { cancelled: 0 } })
+    expect((await listed(world)).map(({ message_id: id }) => id)).toEqual(['ready'])
+    expect((await ackord(['audit', '--json', ...world.args])).last).toMatchObject({ action: 'cancel', reason: 'order was paid', count: 1 })
+    const people = await ackord(['cancel', '--message-id', 'm9', '--reason', 'x', '--yes', ...world.args])
+    expect(people).toMatchObject({ code: 1, stdout: '0 records were cancelled.\nNo waiting record matches.\n' })
+  })
+})
+
+describe.each([
   ['SQLite', undefined, {}],
   ['PostgreSQL', postgresUrl, {}],
   ['MariaDB', mariadbUrl, {}],

@@ -73,6 +73,8 @@ const otherwise: Readonly<Record<string, readonly string[]>> = {
   park: ['42', '--reason', 'wrong price'],
   rearm: ['42'],
   discard: ['42', '--reason', 'test data'],
+  cancel: ['42', '--reason', 'test data'],
+  replay: ['--all', '--broker', 'amqp://127.0.0.1:1'],
   pause: ['orders', '--reason', 'maintenance'],
   resume: ['orders'],
   relay: ['--from', store, '--to', 'amqp://127.0.0.1:1'],

@@ -51,7 +51,7 @@ export function Audit({ store: chosen }: { readonly store: string | undefined })
                       <td data-label="Who">{visibleText(entry.by ?? 'unknown')}</td>
                       <td data-label="Action">
                         <StateBadge
-                          state={entry.action === 'discard' ? 'bad' : 'neutral'}
+                          state={entry.action === 'discard' || entry.action === 'cancel' ? 'bad' : 'neutral'}
                           text={entry.action === 'rearm' ? 're-arm' : entry.action}
                         />
                       </td>

@@ -9,7 +9,7 @@ import { AttributeTable, Facts } from '../parts/record-facts.tsx'
 import { RouteLink } from '../parts/route-link.tsx'
 import { StateBadge } from '../parts/state-badge.tsx'
 import { Instant } from '../parts/times.tsx'
-import { askDiscard, askPark, askPublishAgain, askRearm } from '../state/actions.ts'
+import { askCancel, askDiscard, askPark, askPublishAgain, askRearm } from '../state/actions.ts'
 import { apiUrl, storePath } from '../state/api.ts'
 import { storeOverview } from '../state/live-overview.ts'
 import { useLoaded } from '../state/loaded.ts'
@@ -75,6 +75,11 @@ function RecordActions({ store, record }: { readonly store: string; readonly rec
       {(state === 'ready' || state === 'waiting') && may('pause') && (
         <button type="button" onClick={() => askPark(store, [id])}>
           Park
+        </button>
+      )}
+      {state === 'waiting' && may('discard') && (
+        <button type="button" class="danger" onClick={() => askCancel(store, which)}>
+          Cancel
         </button>
       )}
       {state === 'published' && may('rearm') && (

@@ -1,7 +1,7 @@
 import type { Signal } from '@preact/signals'
 import type { VNode } from 'preact'
 import type { Chosen, OutboxState, RecordQuery } from '../../src/api/types.ts'
-import { askDiscard, askPark, askPublishAgain, askRearm } from '../state/actions.ts'
+import { askCancel, askDiscard, askPark, askPublishAgain, askRearm } from '../state/actions.ts'
 import { filterOf } from '../state/record-query.ts'
 import { may } from '../state/session.ts'
 import { counted } from '../text/numbers.ts'
@@ -14,7 +14,7 @@ export function SelectionActions({ store, selected }: { readonly store: string; 
   const { size } = selected.value
   if (size === 0) return null
   const idsIn = (...states: readonly OutboxState[]) => [...selected.value].filter(([, state]) => states.includes(state)).map(([id]) => id)
-  const [parked, published, pending] = [idsIn('parked'), idsIn('published'), idsIn('ready', 'waiting')]
+  const [parked, published, pending, waiting] = [idsIn('parked'), idsIn('published'), idsIn('ready', 'waiting'), idsIn('waiting')]
   return (
     <section class="bulk" aria-label="Actions on the selected records">
       <span role="status">{counted(size, 'record')} selected</span>
@@ -27,6 +27,11 @@ export function SelectionActions({ store, selected }: { readonly store: string; 
       {pending.length > 0 && may('pause') && (
         <button type="button" onClick={() => askPark(store, pending)}>
           Park {pending.length}
+        </button>
+      )}
+      {waiting.length > 0 && may('discard') && (
+        <button type="button" class="danger" onClick={() => askCancel(store, { ids: waiting })}>
+          Cancel {waiting.length} waiting
         </button>
       )}
       <button
@@ -50,6 +55,13 @@ export function MatchActions({ store, query }: { readonly store: string; readonl
     return (
       <button type="button" onClick={() => askPublishAgain(store, { filter: filterOf(query) })}>
         Publish all that match again
+      </button>
+    )
+  }
+  if (state === 'waiting' && may('discard')) {
+    return (
+      <button type="button" class="danger" onClick={() => askCancel(store, { filter: filterOf(query) })}>
+        Cancel all that match
       </button>
     )
   }

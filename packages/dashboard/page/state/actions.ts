@@ -42,7 +42,7 @@ export function ask(store: string, request: () => Action, texts: Omit<PendingAct
     },
     start(reason) {
       const action = request()
-      const isBounded = action.action === 'rearm' || action.action === 'discard'
+      const isBounded = action.action === 'rearm' || action.action === 'discard' || action.action === 'cancel'
       const previewAge = isBounded ? Math.round(performance.now() - previewedAt) : undefined
       return postJson<Job>(storePath(store, 'actions'), { ...action, previewAge, reason })
     },
@@ -62,7 +62,7 @@ export function askPublishAgain(store: string, which: Chosen): void {
     title: 'Publish again',
     verb: 'Publish again',
     explain: (records) =>
-      `This publishes ${records} a second time, with the same message ids. Consumers without an inbox handle them twice.`,
+      `This publishes ${records} a second time, with the same message ids and the attribute replayed. Consumers without an inbox handle them twice.`,
   })
 }
 
@@ -72,6 +72,15 @@ export function askDiscard(store: string, which: Chosen): void {
     verb: 'Discard',
     danger: true,
     explain: (records) => `This deletes ${records} permanently. They are never published.`,
+  })
+}
+
+export function askCancel(store: string, which: Chosen): void {
+  ask(store, () => ({ action: 'cancel', which }), {
+    title: 'Cancel waiting records',
+    verb: 'Delete',
+    danger: true,
+    explain: (records) => `This deletes ${records} that would be published later. What becomes due meanwhile is not deleted.`,
   })
 }
 

@@ -48,6 +48,7 @@ export function jobText(job: Job): string {
 const pastTense: Readonly<Record<string, string>> = {
   rearm: 'Re-armed',
   discard: 'Discarded',
+  cancel: 'Cancelled',
   park: 'Parked',
   replay: 'Replayed',
   pause: 'Paused',

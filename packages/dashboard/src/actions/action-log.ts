@@ -5,7 +5,7 @@ import type { EndedJob } from './jobs.ts'
 export interface OperatorAction {
   /** The name that `authorize` returned. */
   readonly by: string
-  readonly action: 'rearm' | 'discard' | 'park' | 'pause' | 'resume' | 'replay'
+  readonly action: 'rearm' | 'discard' | 'cancel' | 'park' | 'pause' | 'resume' | 'replay'
   /** The store; for `replay` the dead letters. */
   readonly store: string
   /** The target of the action, for people: the filter, a destination, or the first ids. */

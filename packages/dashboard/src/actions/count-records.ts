@@ -18,6 +18,8 @@ export async function previewAction(admin: OutboxAdmin, action: Action, runtime:
       return await countChosen(admin, action.which, [action.state], runtime)
     case 'discard':
       return await countChosen(admin, action.which, ['parked'], runtime)
+    case 'cancel':
+      return await countChosen(admin, action.which, ['waiting'], runtime)
     case 'park':
       return await countChosen(admin, action.which, ['ready', 'waiting'], runtime)
     default:
@@ -42,7 +44,8 @@ async function countChosen(admin: OutboxAdmin, which: ChosenRecords, states: rea
 /** With one call where possible: `stats` and `groups` do not return whole records. */
 export async function countMatching(admin: OutboxAdmin, filter: OutboxFilter, runtime: Runtime): Promise<Preview> {
   const { state, destination, ...others } = filter
-  if (state !== undefined && Object.keys(others).length === 0) return await countByStats(admin, destination, [state])
+  // Some stores count delayed records as ready that no relay has read yet.
+  if (state !== undefined && state !== 'waiting' && Object.keys(others).length === 0) return await countByStats(admin, destination, [state])
   if (state === 'parked' && admin.groups !== undefined) {
     const { groups, complete } = await admin.groups('destination', filter)
     const count = groups.reduce((sum, group) => sum + group.count, 0)

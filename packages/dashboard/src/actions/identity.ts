@@ -34,6 +34,7 @@ export function rightsFor(action: Action): readonly Right[] {
     case 'rearm':
       return ['rearm', ...editRights(action.edit)]
     case 'discard':
+    case 'cancel':
       return ['discard']
     default:
       return ['pause']

@@ -1,5 +1,5 @@
 import type { Runtime } from '@ackord/core'
-import type { AuditedSteps, OutboxAdmin, OutboxFilter, OutboxRecord } from '@ackord/outbox'
+import type { AuditedSteps, OutboxAdmin, OutboxEdit, OutboxFilter, OutboxRecord } from '@ackord/outbox'
 import type { Action } from '../api/action-request.ts'
 import { conflict } from '../http/api-failure.ts'
 import { countMatching, pageSize } from './count-records.ts'
@@ -7,8 +7,9 @@ import type { JobProgress } from './jobs.ts'
 
 /** Throws if the store cannot do it, before anything is started. */
 export function checkSupported(admin: OutboxAdmin, { action }: Action, store: string): void {
-  if ((action !== 'pause' && action !== 'resume') || typeof admin[action] === 'function') return
-  throw conflict('unsupported', `The store ${store} does not implement ${action}().`)
+  const part = action === 'cancel' ? 'cancelWaiting' : action
+  if ((part !== 'pause' && part !== 'resume' && part !== 'cancelWaiting') || typeof admin[part] === 'function') return
+  throw conflict('unsupported', `The store ${store} does not implement ${part}().`)
 }
 
 interface RunOptions {
@@ -60,7 +61,7 @@ async function changeRecords(
   const { count, capped } = await countMatching(admin, filter, runtime)
   progress.total = capped ? undefined : count
 
-  async function changeMatching(steps: AuditedSteps): Promise<number> {
+  async function changeMatching(steps: OutboxAdmin | AuditedSteps): Promise<number> {
     let after: string | undefined
     do {
       const previewed = asPreviewed(filter, previewAge + runtime.monotonic() - startedAt)
@@ -100,12 +101,19 @@ async function changeIds(store: OutboxAdmin | AuditedSteps, ids: readonly string
   const { reason } = action
   switch (action.action) {
     case 'rearm':
-      return await store.rearm({ ids }, action.edit, { state: action.state, by, reason })
+      return await store.rearm({ ids }, editOf(action), { state: action.state, by, reason })
     case 'discard':
       return await store.discard(ids, reason, { by })
+    case 'cancel':
+      return (await store.cancelWaiting?.(ids, reason, { by })) ?? 0
     case 'park':
       return await store.park(ids, reason, { by })
   }
+}
+
+/** What is published a second time says so, as in a replay. */
+function editOf({ state, edit }: Change & { readonly action: 'rearm' }): OutboxEdit | undefined {
+  return state === 'published' ? { ...edit, attributes: { ...edit?.attributes, replayed: true } } : edit
 }
 
 /** The target of the action, as text for people: the filter, a destination, or the first ids. */

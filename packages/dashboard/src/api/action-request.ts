@@ -14,7 +14,7 @@ export type Action = { readonly reason: string } & (
       readonly state: 'parked' | 'published'
       readonly edit: OutboxEdit | undefined
     }
-  | { readonly action: 'discard'; readonly which: Chosen }
+  | { readonly action: 'discard' | 'cancel'; readonly which: Chosen }
   | { readonly action: 'park'; readonly which: { readonly ids: readonly string[] } }
   | { readonly action: 'pause'; readonly destination: string; readonly duration: number | undefined }
   | { readonly action: 'resume'; readonly destination: string }
@@ -31,6 +31,7 @@ const maxDuration = 365 * 24 * 60 * 60 * 1000
 const actionFields = {
   rearm: ['which', 'state', 'edit', 'previewAge'],
   discard: ['which', 'previewAge'],
+  cancel: ['which', 'previewAge'],
   park: ['which'],
   pause: ['destination', 'duration'],
   resume: ['destination'],
@@ -50,6 +51,8 @@ export function readAction(body: unknown, resolve: Resolve): Action {
     }
     case 'discard':
       return { action: kind, reason, which: readChosen(fields, 'parked', resolve) }
+    case 'cancel':
+      return { action: kind, reason, which: readChosen(fields, 'waiting', resolve) }
     case 'park':
       return { action: kind, reason, which: { ids: readIds(readFields(fields['which'], 'which', ['ids'])['ids']) } }
     case 'pause': {
@@ -81,7 +84,7 @@ function readIds(value: unknown): readonly string[] {
 }
 
 /** A filter chooses only records in the state that the action changes. */
-function readChosen(action: Fields, state: 'parked' | 'published', resolve: Resolve): Chosen {
+function readChosen(action: Fields, state: 'parked' | 'published' | 'waiting', resolve: Resolve): Chosen {
   const fields = readFields(action['which'], 'which', ['ids', 'filter'])
   const previewAge = optional(action['previewAge'], (value) => readNumber(value, 'previewAge', { min: 0, max: maxDuration })) ?? 0
   if ((fields['ids'] === undefined) === (fields['filter'] === undefined)) throw invalid('which must have either ids or a filter.')

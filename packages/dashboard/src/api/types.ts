@@ -211,7 +211,7 @@ export interface RecordEdit extends Pick<OutboxEdit, 'destination'> {
 }
 
 /**
- * `rearm` with `state: 'published'` publishes records again that are kept. `previewAge`: how many milliseconds ago the preview was made. With a filter, records that were stored or
+ * `rearm` with `state: 'published'` publishes records again that are kept, with the attribute `replayed`. `cancel` deletes waiting records. `previewAge`: how many milliseconds ago the preview was made. With a filter, records that were stored or
  * parked since then are left out. Default: 0, so that those of the time before the action are changed.
  */
 export type ActionRequest = { readonly reason: string } & (
@@ -222,7 +222,7 @@ export type ActionRequest = { readonly reason: string } & (
       readonly edit?: RecordEdit | undefined
       readonly previewAge?: number | undefined
     }
-  | { readonly action: 'discard'; readonly which: Chosen; readonly previewAge?: number | undefined }
+  | { readonly action: 'discard' | 'cancel'; readonly which: Chosen; readonly previewAge?: number | undefined }
   | { readonly action: 'park'; readonly which: { readonly ids: readonly string[] } }
   | { readonly action: 'pause'; readonly destination: string; readonly duration?: number | undefined }
   | { readonly action: 'resume'; readonly destination: string }

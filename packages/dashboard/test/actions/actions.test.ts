@@ -1,3 +1,4 @@
+import { Message } from '@ackord/core'
 import type { MemoryOutboxStore, OutboxAdmin } from '@ackord/outbox'
 import { deferred, settlePromises } from '@ackord/testkit'
 import { describe, expect, it } from 'vitest'
@@ -28,14 +29,14 @@ async function endOf(world: World, { id }: Job): Promise<Job> {
 /** The store with `before` called before each step of an action on a filter. */
 function withSteps(store: MemoryOutboxStore, before: () => Promise<void> | void): OutboxAdmin {
   const audited: OutboxAdmin['audited'] = (entry, work) =>
-    store.audited(entry, ({ rearm, park, discard }) => {
+    store.audited(entry, ({ rearm, park, discard, cancelWaiting }) => {
       const after =
         <Given extends unknown[]>(step: (...given: Given) => Promise<number>) =>
         async (...given: Given) => {
           await before()
           return await step(...given)
         }
-      return work({ rearm: after(rearm), park: after(park), discard: after(discard) })
+      return work({ rearm: after(rearm), park: after(park), discard: after(discard), cancelWaiting: after(cancelWaiting) })
     })
   return withFunctions(store, { audited })
 }
@@ -66,6 +67,7 @@ describe('an action on ids', () => {
 
     expect(body).toMatchObject({ state: 'done', count: 1 })
     expect(await statesOf(world)).toEqual({ ready: 1, published: 1 })
+    expect((await world.store.get('1'))?.message.attributes).toMatchObject({ id: 'm0', replayed: true })
   })
 
   it('edits a record while it is re-armed', async () => {
@@ -108,6 +110,39 @@ describe('an action on ids', () => {
 
     expect(await statesOf(world)).toEqual({ parked: 3 })
     expect(await world.store.get('4')).toMatchObject({ lastError: 'look first' })
+  })
+
+  it('cancels waiting records, chosen by id or by filter, and no others', async () => {
+    await using world = await openWorld()
+    await appendParked(world.store, { id: 'parked' })
+    const delayed = async (destination: string) => {
+      const transaction = world.store.begin()
+      const message = new Message(new Uint8Array(), { id: destination, type: 't', source: '/s', specversion: '1.0' })
+      await world.store.append(transaction, { destination, message, delay: 60_000 })
+      transaction.commit()
+    }
+    for (const destination of ['orders', 'mail', 'mail']) await delayed(destination)
+    await world.runtime.advance(10)
+    const chosen = { action: 'cancel', which: { ids: ['1', '2'] }, reason: 'paid' }
+    expect((await world.client.post('stores/shop/preview', chosen)).body).toEqual({ count: 1, capped: false })
+    expect((await world.client.post(actionsPath, chosen)).body).toMatchObject({ action: 'cancel', count: 1 })
+    const all = { action: 'cancel', which: { filter: {} }, reason: 'campaign over' }
+    expect((await world.client.post('stores/shop/preview', all)).body).toEqual({ count: 2, capped: false })
+    expect(await endOf(world, (await world.client.post<Job>(actionsPath, all)).body)).toMatchObject({ count: 2 })
+    expect(await statesOf(world)).toEqual({ parked: 1 })
+    const audit = (await world.store.audit({ limit: 5 })).map(({ action, by, count }) => [action, by, count])
+    expect(audit.filter(([action]) => action === 'cancel').toSorted((one, other) => Number(one[2]) - Number(other[2]))).toEqual([
+      ['cancel', 'ann', 1],
+      ['cancel', 'ann', 2],
+    ])
+  })
+
+  it('are refused if the store cannot cancel', async () => {
+    const names = ['list', 'get', 'rearm', 'park', 'discard', 'stats', 'deletePublished']
+    const methods: unknown = Object.fromEntries(names.map((name) => [name, () => Promise.resolve([])]))
+    await using world = await openWorld({ stores: { shop: methods as OutboxAdmin } })
+    const answer = await world.client.post(actionsPath, { action: 'cancel', which: { ids: ['1'] }, reason: 'r' })
+    expect(codeOf(answer)).toBe('409 unsupported')
   })
 
   it('pauses and resumes a destination', async () => {
@@ -423,6 +458,7 @@ describe('the rights', () => {
       ['rearm', 'edit', 'payload'],
     ],
     ['discard', { action: 'discard', which: whole }, ['discard']],
+    ['cancel', { action: 'cancel', which: whole }, ['discard']],
     ['park', { action: 'park', which: whole }, ['pause']],
     ['pause', { action: 'pause', destination: 'orders' }, ['pause']],
     ['resume', { action: 'resume', destination: 'orders' }, ['pause']],
@@ -518,6 +554,7 @@ describe('the bounds', () => {
     ['an id that is too long', { action: 'rearm', which: { ids: ['1'.repeat(1001)] }, reason: 'r' }],
     ['a misspelt filter', { action: 'discard', which: { filter: { destnation: 'x' } }, reason: 'r' }],
     ['the cursor of a page as a filter', { action: 'discard', which: { filter: { after: '1' } }, reason: 'r' }],
+    ['a filter of a cancel for another state', { action: 'cancel', which: { filter: { state: 'parked' } }, reason: 'r' }],
     ['a filter for another state', { action: 'discard', which: { filter: { state: 'ready' } }, reason: 'r' }],
     ['a filter with a wrong age', { action: 'discard', which: { filter: { minAge: '5' } }, reason: 'r' }],
     ['a preview in the future', { action: 'discard', which: { filter: {} }, previewAge: -1, reason: 'r' }],

@@ -100,6 +100,21 @@ describe('a record', () => {
     expect(await world.page.getByRole('row').nth(1).textContent()).toMatch(/everybody.*discard.*1.*broker is back/)
   })
 
+  it('that backs off can be cancelled before it is due', async () => {
+    const world = await open()
+    await world.add('billing', {})
+    const claims = await world.store.claim({ limit: 1, lease: 1000 })
+    await world.store.settle(claims.map(({ id, token }) => ({ id, token, result: 'failed', error: 'busy', retryAfter: 3_600_000 })))
+    await world.goTo('#/stores/orders/records?state=waiting')
+    await world.page.getByRole('button', { name: 'Cancel all that match' }).waitFor()
+    await world.goTo('#/stores/orders/records/1')
+    await world.page.getByRole('button', { name: 'Cancel', exact: true }).click()
+    await world.page.getByText('This deletes 1 record that would be published later.').waitFor()
+    await confirm(world.page, 'Delete', 'Cancelled 1 record.')
+    await world.page.getByText('There is no such record.').waitFor()
+    expect((await world.store.list({}, { limit: 1 })).records).toEqual([])
+  })
+
   it('has a payload that is collapsed over 64 kB, and downloaded as a whole', async () => {
     const world = await open()
     await world.add('billing', { text: 'x'.repeat(100_000) })

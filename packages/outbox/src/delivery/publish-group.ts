@@ -1,18 +1,10 @@
-import { AckordError, type PublishFailure, type PublishResult, type RawMessage, type Runtime, toError } from '@ackord/core'
-import {
-  abortable,
-  checkResultCount,
-  describeValue,
-  groupBy,
-  messageOf,
-  probe,
-  redactDestination,
-  withTimeLimit,
-} from '@ackord/core/internal'
-import type { MappedRecord, MapRecord, ParkReason } from '../options/relay-events.ts'
+import { AckordError, type PublishFailure, type PublishResult, type Runtime, toError } from '@ackord/core'
+import { abortable, checkResultCount, groupBy, messageOf, probe, redactDestination, withTimeLimit } from '@ackord/core/internal'
+import type { MapRecord, ParkReason } from '../options/relay-events.ts'
 import type { RelaySettings } from '../options/relay-options.ts'
 import type { ClaimedRecord } from '../store/outbox-store.ts'
 import type { DestinationPauses } from './destination-pauses.ts'
+import { type Mapped, mapRecord } from './map-record.ts'
 import { failed, neverSettled, parked, published, type Verdict } from './outcomes.ts'
 import type { OutboxMeter } from './relay-observer.ts'
 
@@ -224,11 +216,9 @@ export interface ScreenOptions {
   readonly runtime: Runtime
 }
 
-/** A record to be sent: the message to publish, and the destination's name at the broker. */
-export interface Sending {
+/** A record to be sent. */
+export interface Sending extends Mapped {
   readonly record: ClaimedRecord
-  readonly name: string
-  readonly message: RawMessage
 }
 
 /** The message to publish for a record, or the verdict why it is not published. */
@@ -242,7 +232,7 @@ export function screenRecord(record: ClaimedRecord, options: ScreenOptions): Sen
   if (expiryTime !== undefined && expiryTime.getTime() <= runtime.now()) return refused(record, 'expired', expired(expiryTime))
   if (map === undefined) return { record, name: record.destination, message: record.message }
   try {
-    return mapped(record, map(record))
+    return { record, ...mapRecord(record, map) }
   } catch (error) {
     return refused(record, 'unmapped', notMapped(error))
   }
@@ -250,20 +240,6 @@ export function screenRecord(record: ClaimedRecord, options: ScreenOptions): Sen
 
 function refused(record: ClaimedRecord, reason: ParkReason, error: AckordError): Verdict {
   return { record, outcome: parked(record, error), error, reason }
-}
-
-function mapped(record: ClaimedRecord, result: MappedRecord | undefined): Sending {
-  // A promise would look like a result that changes nothing.
-  if (result !== undefined && (typeof result !== 'object' || result === null || 'then' in result)) {
-    throw new TypeError(`it must return { destination, message } or undefined, and returned ${describeValue(result)}`)
-  }
-  const { destination: name = record.destination, message = record.message } = result ?? {}
-  if (typeof name !== 'string' || name === '')
-    throw new TypeError(`the destination must be a non-empty string, and is ${describeValue(name)}`)
-  if (!(message?.data instanceof Uint8Array)) throw new TypeError('the message must have bytes as its data')
-  // Consumers recognise a duplicate by its id.
-  if (message.id !== record.message.id) throw new TypeError('the message must keep its id')
-  return { record, name, message }
 }
 
 function expired(at: Date): AckordError {

@@ -5,7 +5,17 @@ import type { BaseAdministration } from '../store/note-administration.ts'
 import type { OutboxRecord } from '../store/outbox-admin.ts'
 import { checkRearm, invalidCursor } from '../store/record-checks.ts'
 import type { MemoryClaims } from './memory-claims.ts'
-import { isPending, type MemoryRow, type MemoryRows, matches, outboxRecord, parkRow, rearmRow, stateOf } from './memory-rows.ts'
+import {
+  isCancellable,
+  isPending,
+  type MemoryRow,
+  type MemoryRows,
+  matches,
+  outboxRecord,
+  parkRow,
+  rearmRow,
+  stateOf,
+} from './memory-rows.ts'
 
 /** The operators' side of the in-memory store. */
 export function memoryAdministration(rows: MemoryRows, claims: MemoryClaims, runtime: Runtime): BaseAdministration {
@@ -48,6 +58,15 @@ export function memoryAdministration(rows: MemoryRows, claims: MemoryClaims, run
 
     async discard(ids) {
       const chosen = rows.find(ids).filter((row) => row.state === 'parked')
+      for (const row of chosen) rows.delete(row)
+      // With order per key, other records may have waited behind them.
+      if (chosen.length > 0) rows.wake()
+      return chosen.length
+    },
+
+    async cancelWaiting(ids) {
+      const now = runtime.now()
+      const chosen = rows.find([...new Set(ids)]).filter((row) => isCancellable(row, now))
       for (const row of chosen) rows.delete(row)
       // With order per key, other records may have waited behind them.
       if (chosen.length > 0) rows.wake()

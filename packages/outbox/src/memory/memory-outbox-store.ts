@@ -37,14 +37,14 @@ import type {
   Claim,
   ClaimedRecord,
   ClaimOptions,
+  EventReferences,
   OutboxCapabilities,
   OutboxReader,
-  OutboxReference,
   OutboxStore,
   OutboxWriter,
   Outcome,
 } from '../store/outbox-store.ts'
-import { attributesToJson, checkRecordSize, checkReferences, defaultMaxSize } from '../store/record-checks.ts'
+import { attributesToJson, checkRecordSize, completeReferences, defaultMaxSize } from '../store/record-checks.ts'
 import { memoryAdministration } from './memory-administration.ts'
 import { type MemoryClaims, MemoryRowLeases } from './memory-claims.ts'
 import { MemoryNotes } from './memory-notes.ts'
@@ -136,12 +136,12 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
     else await transaction.follow(this.#encode(completed, transaction).then((records) => this.#add(transaction, records)))
   }
 
-  async cancel(transaction: MemoryTransaction, references: readonly OutboxReference[]): Promise<number> {
+  async cancel(transaction: MemoryTransaction, references: EventReferences): Promise<number> {
     this.#checkTransaction('cancel()', transaction)
-    checkReferences(references)
+    const named = completeReferences(references, this.#options)
     const now = this.#runtime.now()
     const isNamed = (destination: string, { source, id }: Attributes) =>
-      references.some((one) => one.destination === destination && one.source === source && one.id === id)
+      named.some((one) => one.destination === destination && one.source === source && one.id === id)
     const rows = [...this.#data.rows.all()].filter((row) => isCancellable(row, now) && isNamed(row.destination, row.attributes))
     return transaction.cancel(rows, ({ destination, message }) => isNamed(destination, message.attributes))
   }
@@ -215,6 +215,14 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
 
   discard(which: readonly string[] | { readonly filter: OutboxFilter }, reason: string, operator?: Pick<Operator, 'by'>): Promise<number> {
     return this.#administration.discard(which, reason, operator)
+  }
+
+  cancelWaiting(
+    which: readonly string[] | { readonly filter: OutboxFilter },
+    reason: string,
+    operator?: Pick<Operator, 'by'>,
+  ): Promise<number> {
+    return this.#administration.cancelWaiting(which, reason, operator)
   }
 
   stats(options?: { readonly limit?: number | undefined }): Promise<OutboxStats> {

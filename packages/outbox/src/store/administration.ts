@@ -48,9 +48,14 @@ export function editMessage(message: RawMessage, { attributes, data }: OutboxEdi
 /** The attributes by which `encrypted()` and `claimCheck()` recognise the messages that they have encoded. */
 const codecMarks = ['ackordencrypted', 'ackordclaimcheck']
 
+/** The attribute by which a codec recognises the message that it has encoded; `undefined` if none has. */
+export function codecMarkOf({ attributes }: RawMessage): string | undefined {
+  return codecMarks.find((name) => attributes[name] !== undefined)
+}
+
 /** Encoded data belongs to the id, source and type, and is of no use without the mark of the codec. */
 function checkEncoded(message: RawMessage, edited: RawMessage): void {
-  const mark = codecMarks.find((name) => message.attributes[name] !== undefined)
+  const mark = codecMarkOf(message)
   if (mark === undefined) return
   const sameData = Buffer.compare(edited.data, message.data) === 0
   const changed = (['id', 'source', 'type', ...codecMarks] as const).find((name) => edited.attributes[name] !== message.attributes[name])
@@ -128,5 +133,10 @@ export class OperatorLog {
 
   discarded(discarded: readonly unknown[], reason: string): void {
     if (discarded.length > 0) this.#logger.info({ ...this.#fields, reason, discarded }, 'Parked outbox records were discarded.')
+  }
+
+  cancelled(cancelled: readonly unknown[], reason: string): void {
+    if (cancelled.length > 0)
+      this.#logger.info({ ...this.#fields, reason, cancelled }, 'An operator cancelled outbox records before they were due.')
   }
 }

@@ -13,6 +13,7 @@ import type {
   OutboxPage,
   OutboxRate,
   OutboxRecord,
+  OutboxState,
   RelayReport,
 } from './outbox-admin.ts'
 
@@ -21,6 +22,8 @@ export type BaseAdministration = Pick<OutboxAdmin, 'list' | 'get' | 'rearm' | 'p
   Pick<Required<OutboxAdmin>, 'history'> &
   Pick<OutboxAdmin, 'groups'> & {
     discard(ids: readonly string[], reason: string): Promise<number>
+    /** Checks the state in the same step: a record that has become due since it was listed is not deleted. */
+    cancelWaiting(ids: readonly string[], reason: string): Promise<number>
   }
 
 export type CompleteAdministration = Required<OutboxAdmin>
@@ -60,6 +63,7 @@ export function completeAdministration(
       rearm: (which, edit, options) => counting(base.rearm(which, edit, options)),
       park: (ids, reason) => counting(base.park(ids, reason)),
       discard: (ids, reason) => counting(base.discard(ids, reason)),
+      cancelWaiting: (ids, reason) => counting(base.cancelWaiting(ids, reason)),
     }
     const name = runtime.uuid()
     const { action, what, by, reason } = entry
@@ -86,16 +90,32 @@ export function completeAdministration(
   }
 
   /** In steps, so that no statement locks everything. */
-  async function discardMatching(filter: OutboxFilter, reason: string): Promise<number> {
+  async function deleteMatching(filter: OutboxFilter, deleteSome: (ids: readonly string[]) => Promise<number>): Promise<number> {
     let count = 0
     let after: string | undefined
     do {
-      const page = await base.list({ ...filter, state: 'parked' }, { limit: stepSize, after, payloads: false })
+      const page = await base.list(filter, { limit: stepSize, after, payloads: false })
       const ids = page.records.map(({ id }) => id)
-      if (ids.length > 0) count += await base.discard(ids, reason)
+      if (ids.length > 0) count += await deleteSome(ids)
       after = page.next
     } while (after !== undefined)
     return count
+  }
+
+  /** Deletes records that are in this state, as one entry of the audit. A filter for another state selects none of them. */
+  function deleteChosen(
+    entry: Pick<AuditEntry, 'action'> & Operator,
+    which: readonly string[] | { readonly filter: OutboxFilter },
+    state: OutboxState,
+    deleteSome: (ids: readonly string[]) => Promise<number>,
+  ): Promise<number> {
+    const chosen = Array.isArray(which) ? { ids: which as readonly string[] } : (which as { readonly filter: OutboxFilter })
+    return audited({ ...entry, what: describe(chosen) }, async () => {
+      if ('ids' in chosen) return await deleteSome(chosen.ids)
+      const { filter } = chosen
+      if (filter.state !== undefined && filter.state !== state) return 0
+      return await deleteMatching({ ...filter, state }, deleteSome)
+    })
   }
 
   /** A store need not know the option `payloads`: one that reads them anyway has them removed here. */
@@ -114,12 +134,11 @@ export function completeAdministration(
 
     park: (ids, reason, { by } = {}) => audited({ action: 'park', what: describe({ ids }), by, reason }, () => base.park(ids, reason)),
 
-    discard: (which, reason, { by } = {}) => {
-      const chosen = Array.isArray(which) ? { ids: which as readonly string[] } : (which as { readonly filter: OutboxFilter })
-      return audited({ action: 'discard', what: describe(chosen), by, reason }, () =>
-        'ids' in chosen ? base.discard(chosen.ids, reason) : discardMatching(chosen.filter, reason),
-      )
-    },
+    discard: (which, reason, { by } = {}) =>
+      deleteChosen({ action: 'discard', by, reason }, which, 'parked', (ids) => base.discard(ids, reason)),
+
+    cancelWaiting: (which, reason, { by } = {}) =>
+      deleteChosen({ action: 'cancel', by, reason }, which, 'waiting', (ids) => base.cancelWaiting(ids, reason)),
 
     async find({ messageId }) {
       const found: OutboxRecord[] = []

@@ -198,8 +198,8 @@ export interface AuditEntry extends Operator {
   readonly id: string
   /** Milliseconds since the epoch, by the store's clock. */
   readonly at: number
-  /** `replay`: of dead letters, which a broker has. */
-  readonly action: 'rearm' | 'park' | 'discard' | 'pause' | 'resume' | 'replay'
+  /** `cancel`: by `cancelWaiting()`. `replay`: of published records, or of dead letters, which a broker has. */
+  readonly action: 'rearm' | 'park' | 'discard' | 'cancel' | 'pause' | 'resume' | 'replay'
   /** The target of the action, as text for people: the filter, a destination, or the first ids. */
   readonly what: string
   /** How many records, also of an action that was stopped or failed midway; `undefined` if it has not ended, or its process did before it could say. */
@@ -211,6 +211,7 @@ export interface AuditEntry extends Operator {
 /** The changes of records that make up one audited action: they write no entries of their own. */
 export type AuditedSteps = Pick<OutboxAdmin, 'rearm' | 'park'> & {
   discard(ids: readonly string[], reason: string, operator?: Pick<Operator, 'by'>): Promise<number>
+  cancelWaiting(ids: readonly string[], reason: string, operator?: Pick<Operator, 'by'>): Promise<number>
 }
 
 export type ChosenRecords = { readonly ids: readonly string[] } | { readonly filter: OutboxFilter }
@@ -247,6 +248,16 @@ export interface OutboxAdmin {
 
   // The following are optional: a store that an application wrote itself may lack them. All stores of Ackord have them.
 
+  /**
+   * Deletes records that wait for their time, delayed or backing off after a failure, before they are published. A record that is due, leased, parked or published is not
+   * changed: it is too late, and the number shows it. The reason is for the store's audit. A transaction uses `OutboxWriter.cancel()` instead. Resolves to the number of
+   * deleted records.
+   */
+  cancelWaiting?(
+    which: readonly string[] | { readonly filter: OutboxFilter },
+    reason: string,
+    operator?: Pick<Operator, 'by'>,
+  ): Promise<number>
   /** The records of a message id, in any state. At most 1,000. Uses an index as the filter `messageId` does. */
   find?(which: { readonly messageId: string }): Promise<readonly OutboxRecord[]>
   /**

@@ -11,6 +11,12 @@ export interface OutboxReference {
   readonly id: string
 }
 
+/** The same for `cancel()`: without a destination and a source, those that the outbox has for new events. A destination that is a function has to be named. */
+export type EventReference = Pick<OutboxReference, 'id'> & Partial<OutboxReference>
+
+/** The argument of `cancel()`: one event or several. */
+export type EventReferences = EventReference | readonly EventReference[]
+
 /** The writing side: stores events in the transaction of the business writes. */
 export interface OutboxWriter<Transaction> {
   /**
@@ -28,8 +34,10 @@ export interface OutboxWriter<Transaction> {
    * that is due, leased, parked or published is not changed: it is too late. Resolves to the number of removed records, or to `undefined` where the
    * store only finds out when it commits. Throws if `transaction` is not a running transaction. Present on every store whose `capabilities.delay` is
    * true.
+   *
+   *     await outbox.cancel(transaction, { id: `order-overdue-${orderId}` })
    */
-  cancel?(transaction: Transaction, references: readonly OutboxReference[]): Promise<number | undefined>
+  cancel?(transaction: Transaction, references: EventReferences): Promise<number | undefined>
 }
 
 /** For tests: reads the outbox inside a transaction, before it commits. */

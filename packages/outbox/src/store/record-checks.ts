@@ -1,8 +1,8 @@
 import { AckordError, type Attributes, InvalidOptionError, type RawMessage } from '@ackord/core'
-import { checkDuration, describeMessage } from '@ackord/core/internal'
-import type { NewOutboxRecord } from './new-events.ts'
+import { checkDuration, describeMessage, describeValue } from '@ackord/core/internal'
+import type { NewEventOptions, NewOutboxRecord } from './new-events.ts'
 import type { RearmOptions } from './outbox-admin.ts'
-import type { OutboxReference } from './outbox-store.ts'
+import type { EventReferences, OutboxReference } from './outbox-store.ts'
 
 /** The default of every store's `maxSize`, in bytes. */
 export const defaultMaxSize = 5_242_880
@@ -57,14 +57,33 @@ export function checkRearm(options: RearmOptions): RearmOptions {
   return options
 }
 
-/** Throws if a reference is incomplete: a typo would otherwise look like a record that no longer exists. */
-export function checkReferences(references: readonly OutboxReference[]): void {
-  if (!Array.isArray(references)) throw new InvalidOptionError('references', 'must be an array of { destination, source, id }.')
-  for (const reference of references as readonly Partial<Record<string, unknown>>[]) {
-    for (const name of ['destination', 'source', 'id']) {
-      const value = reference?.[name]
-      if (typeof value === 'string' && value !== '') continue
-      throw new InvalidOptionError(`references[].${name}`, 'must be a non-empty string.')
+/** Completes the argument of `cancel()`. Throws if a reference is incomplete: a typo would otherwise look like a record that no longer exists. */
+export function completeReferences(
+  references: EventReferences,
+  { source, destination }: Pick<NewEventOptions, 'source' | 'destination'> = {},
+): readonly OutboxReference[] {
+  const fixed = typeof destination === 'function' ? undefined : destination
+  return [references].flat().map((reference: Partial<OutboxReference> | undefined) => {
+    if (typeof reference !== 'object' || reference === null)
+      throw new InvalidOptionError(
+        'references',
+        `must be { id }, or { destination, source, id }, or an array of these; it has ${describeValue(reference)}.`,
+      )
+    return {
+      destination: part(
+        'destination',
+        reference.destination ?? fixed,
+        destination === undefined ? 'the outbox has none' : 'that of the outbox is a function',
+      ),
+      source: part('source', reference.source ?? source, 'the outbox has none'),
+      id: part('id', reference.id),
     }
-  }
+  })
+}
+
+/** `missing`: why there is no default. */
+function part(name: string, value: unknown, missing?: string): string {
+  if (typeof value === 'string' && value !== '') return value
+  const why = value === undefined && missing !== undefined ? `: ${missing}` : ''
+  throw new InvalidOptionError(`references[].${name}`, `must be a non-empty string${why}.`)
 }

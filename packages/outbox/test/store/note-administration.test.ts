@@ -77,6 +77,7 @@ function methodsOf(store: MemoryOutboxStore) {
     rearm: store.rearm.bind(store),
     park: store.park.bind(store),
     discard: (ids: readonly string[], reason: string) => store.discard(ids, reason),
+    cancelWaiting: (ids: readonly string[], reason: string) => store.cancelWaiting(ids, reason),
     stats: store.stats.bind(store),
     history: store.history.bind(store),
     deletePublished: store.deletePublished.bind(store),

@@ -95,6 +95,8 @@ export interface AdminStatements {
   park(ids: readonly string[], reason: string, cause: string): Promise<readonly Row[]>
   /** Deletes parked rows. Resolves to their `seq`, `id` and `type`. */
   discard(ids: readonly string[]): Promise<readonly Row[]>
+  /** Deletes rows that are not due yet and not leased. Resolves to their `seq`, `id` and `type`. */
+  cancelWaiting(ids: readonly string[]): Promise<readonly Row[]>
   /**
    * By destination and shown state: `destination`, `shown_state`, `count`, and the `age` of the oldest in milliseconds. With a limit, at most that many
    * rows of each stored state and destination are read, and `reached` says whether there were so many; there may be several rows per shown state.
@@ -314,6 +316,8 @@ export interface StoreDialect {
 
 /** The statements of the log mode. */
 interface LogDialect {
+  /** The same as `StoreDialect.cancel`. A row that was moved from the log does not count as published afterwards. */
+  cancel(tables: Tables, references: readonly OutboxReference[]): Statement
   claims(port: OwnershipPort): LogStatements
   administration(port: OwnershipPort): AdminStatements
 }

@@ -114,6 +114,13 @@ export function mysqlAdministration({ driver, table, keepsFailures }: StorePort)
         return rows.map(({ seq, id, type }) => ({ seq, id, type }))
       }),
 
+    cancelWaiting: (ids) =>
+      storeTransaction(driver, async (inside) => {
+        const rows = await rowsOf(inside, notDueSql(table, ids))
+        await remove(inside, table, rows)
+        return rows.map(({ seq, id, type }) => ({ seq, id, type }))
+      }),
+
     async stats(limit) {
       if (limit !== undefined) return await limitedStats.read(run, (pair) => limitedStatsSql(table, pair, limit))
       return { rows: await rowsOf(run, { sql: statsSql(table), parameters: [] }), requests: 1 }
@@ -221,6 +228,16 @@ function pendingSql(table: string, ids: readonly string[]): SqlPart {
   const { sql, parameters } = idsSql(ids)
   return {
     sql: `SELECT ${recordColumns} FROM ${table} AS o WHERE o.state IN ('ready', 'waiting') AND ${unleased} AND ${sql} ORDER BY o.seq FOR UPDATE`,
+    parameters,
+  }
+}
+
+/** The rows of these seqs that are not due yet and not leased, locked. */
+function notDueSql(table: string, ids: readonly string[]): SqlPart {
+  const { sql, parameters } = idsSql(ids)
+  return {
+    sql: `SELECT ${recordColumns} FROM ${table} AS o
+WHERE o.state = 'waiting' AND o.available_at > UTC_TIMESTAMP(6) AND ${unleased} AND ${sql} ORDER BY o.seq FOR UPDATE`,
     parameters,
   }
 }

@@ -83,6 +83,12 @@ export function outboxAdministration(
       return discarded.length
     },
 
+    async cancelWaiting(ids, reason) {
+      const cancelled = await statements.cancelWaiting(ids.filter(isSeq))
+      log.cancelled(cancelled, reason)
+      return cancelled.length
+    },
+
     async stats({ limit } = {}) {
       const sum = new StatsSum(limit)
       const reached = new Set<string>()

@@ -3,9 +3,10 @@ import { checkAttributes } from '@ackord/core/broker'
 import { checkCount, checkFunction, describeMessage, PartPorts, rejectUnknownOptions } from '@ackord/core/internal'
 import {
   type CompleteAdministration,
-  checkReferences,
   completeAdministration,
+  completeReferences,
   defaultMaxSize,
+  type EventReferences,
   eventCompleter,
   type NewEventOptions,
   type NewEvents,
@@ -54,7 +55,7 @@ export interface SqlOutboxOptions extends TableOptions, StorageOptions, NewEvent
 export interface SqlOutbox<Handle> extends OutboxStore, CompleteAdministration, OutboxWriter<Handle>, OutboxReader<Handle> {
   readonly notes: OutboxNotes
   /** Deletes delayed records that are no longer wanted. Resolves to the number of deleted records. See `OutboxWriter.cancel()`. */
-  cancel(transaction: Handle, references: readonly OutboxReference[]): Promise<number>
+  cancel(transaction: Handle, references: EventReferences): Promise<number>
 }
 
 /** The outbox of a database. Does no I/O until it is used; `createSchema()` creates the table. */
@@ -124,7 +125,7 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
       // With group commit, appended records are stored now, so that they can be found.
       await opened.own?.flush?.()
       try {
-        return await opened.change(dialect.store.cancel(table, references))
+        return await opened.change(log === undefined ? dialect.store.cancel(table, references) : log.cancel(tables, references))
       } catch (error) {
         throw explain(error)
       }
@@ -158,8 +159,8 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
     },
 
     /** In a transaction of the library, or one of the caller. */
-    cancel(transaction: Handle, references: readonly OutboxReference[]) {
-      checkReferences(references)
+    cancel(transaction: Handle, given: EventReferences) {
+      const references = completeReferences(given, { source, destination })
       const ours = port.behind(transaction)
       if (ours?.own !== undefined) return ours.watch(() => cancelIn(ours, references))
       return openTransactionOf(port, transaction, 'cancel()').then((opened) => cancelIn(opened, references))

@@ -2,6 +2,7 @@ import { rootContext } from '@ackord/core'
 import type { OutboxFilter, OutboxReference, OutboxState } from '@ackord/outbox'
 import type { RunStatement, Statement } from '../contract/driver.ts'
 import type { AdminStatements, ChosenRows, GroupedBy, ListedPage, Rearm, StorePort } from '../contract/store-dialect.ts'
+import type { Tables } from '../contract/tables.ts'
 import { lineOf } from '../records/claimed-record.ts'
 import { type OutboxRow, writtenSource } from '../records/outbox-row.ts'
 import type { Row } from '../records/row.ts'
@@ -42,6 +43,10 @@ export function postgresAdministration({ driver, table, keepsFailures }: StorePo
     async discard(ids) {
       const { sql, parameters } = chosenSql(table, 'parked', { ids }, false)
       return (await run(`DELETE FROM ${table} WHERE ctid = ANY(ARRAY(${sql})) RETURNING seq::text AS seq, id, type`, parameters)).rows
+    },
+
+    async cancelWaiting(ids) {
+      return (await run(cancelWaitingSql(table), [ids])).rows
     },
 
     async stats(limit) {
@@ -198,22 +203,46 @@ WHERE o.ctid = ANY(ARRAY(SELECT p.ctid FROM ${table} AS p
 RETURNING o.seq::text AS seq, o.id, o.type`
 }
 
+const notDue = `p.state = 'waiting' AND p.available_at > clock_timestamp() AND (p.lease_until IS NULL OR p.lease_until <= clock_timestamp())`
+
+/**
+ * Deletes rows, locked in the order of seq. In log mode a row may have been moved from the log, where it would count as published from now on: it is marked as taken from there, in the
+ * same statement.
+ */
+function deleteNotDueSql(table: string, condition: string, log: LogTables | undefined): string {
+  const chosen = `SELECT p.ctid, p.seq FROM ${table} AS p\n  WHERE ${notDue} AND ${condition}\n  ORDER BY p.seq FOR UPDATE`
+  const marked =
+    log === undefined
+      ? ''
+      : `,
+marked AS (INSERT INTO ${log.taken} (seq) SELECT l.seq FROM ${log.log} AS l WHERE l.seq = ANY(ARRAY(SELECT seq FROM chosen)) ON CONFLICT DO NOTHING)`
+  return `WITH chosen AS MATERIALIZED (${chosen})${marked}
+DELETE FROM ${table} AS o WHERE o.ctid = ANY(ARRAY(SELECT ctid FROM chosen))`
+}
+
+type LogTables = Pick<Tables, 'log' | 'taken'>
+
+/** Deletes rows of these seqs, $1, that are not due yet and not leased. */
+export function cancelWaitingSql(table: string, log?: LogTables): string {
+  return `${deleteNotDueSql(table, 'p.seq = ANY($1::bigint[])', log)} RETURNING o.seq::text AS seq, o.id, o.type`
+}
+
 /**
  * Deletes the referenced rows that are not due yet. A claim skips them until the transaction ends, even if they become due meanwhile. The source is
  * read only from the attributes of rows that match otherwise: those of other rows might not be JSON, or be JSON that the server refuses to read.
  */
-export function cancelSql(table: string, references: readonly OutboxReference[]): Statement {
+export function cancelSql(table: string, references: readonly OutboxReference[], log?: LogTables): Statement {
   return {
-    sql: `DELETE FROM ${table} AS o WHERE o.ctid = ANY(ARRAY(SELECT p.ctid FROM ${table} AS p
-  WHERE p.state = 'waiting' AND p.id = ANY($2::text[]) AND p.available_at > clock_timestamp()
-    AND (p.lease_until IS NULL OR p.lease_until <= clock_timestamp())
-    AND CASE WHEN p.id = ANY($2::text[]) THEN EXISTS (
+    sql: deleteNotDueSql(
+      table,
+      `p.id = ANY($2::text[]) AND CASE WHEN p.id = ANY($2::text[]) THEN EXISTS (
       SELECT FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS one(destination, id, source, written)
       WHERE CASE WHEN (one.destination, one.id) <> (p.destination, p.id) THEN false
         WHEN position('"source":"' IN p.attributes) > 0 THEN position(one.written IN p.attributes) > 0
         ELSE p.attributes::json ->> 'source' = one.source END
-    ) ELSE false END
-  ORDER BY p.seq FOR UPDATE))`,
+    ) ELSE false END`,
+      log,
+    ),
     parameters: [
       references.map(({ destination }) => destination),
       references.map(({ id }) => id),

@@ -24,7 +24,11 @@ const postgresStore: StoreDialect = {
   schema: postgresSchema,
   claims: postgresClaims,
   ownership: postgresOwnership,
-  log: { claims: postgresLog, administration: postgresLogAdministration },
+  log: {
+    claims: postgresLog,
+    administration: postgresLogAdministration,
+    cancel: (tables, references) => cancelSql(tables.outbox, references, tables),
+  },
   administration: postgresAdministration,
   notes: postgresNotes,
   rates: postgresRates,

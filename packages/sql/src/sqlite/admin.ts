@@ -40,6 +40,10 @@ export function sqliteAdministration({ driver, table, keepsFailures }: StorePort
       return (await run(`DELETE FROM ${table} WHERE ${sql} RETURNING CAST(seq AS TEXT) AS seq, id, type`, parameters)).rows
     },
 
+    async cancelWaiting(ids) {
+      return (await run(cancelWaitingSql(table), [JSON.stringify(ids)])).rows
+    },
+
     async stats(limit) {
       return { rows: limit === undefined ? (await run(statsSql(table))).rows : await limitedStats(run, table, limit), requests: 1 }
     },
@@ -176,6 +180,13 @@ function chosenRowsSql(chosenState: 'parked' | 'published', which: ChosenRows, f
 function parkSql(table: string, failures: boolean): string {
   return `UPDATE ${table} SET state = 'parked', parked_at = ${now}, ${failureSql(failures)}, lease_token = NULL, lease_until = NULL
 WHERE state IN ('ready', 'waiting') AND ${unleased} AND seq IN (SELECT CAST(value AS INTEGER) FROM json_each(?))
+RETURNING CAST(seq AS TEXT) AS seq, id, type`
+}
+
+/** Deletes rows that are not due yet and not leased. Seqs as JSON. */
+function cancelWaitingSql(table: string): string {
+  return `DELETE FROM ${table}
+WHERE state = 'waiting' AND available_at > ${now} AND ${unleased} AND seq IN (SELECT CAST(value AS INTEGER) FROM json_each(?))
 RETURNING CAST(seq AS TEXT) AS seq, id, type`
 }
 

@@ -1,8 +1,6 @@
-import { withTimeLimit } from '../../async/abort.ts'
 import { groupBy } from '../../async/collections.ts'
-import { AckordError } from '../../errors.ts'
-import { idle, systemRuntime } from '../../ports/runtime.ts'
-import type { PublishResult } from '../publisher.ts'
+import { systemRuntime } from '../../ports/runtime.ts'
+import { maxReplayBytes, publishInTime, ReplayPace } from '../replay-pace.ts'
 import type { DeadLetterQueue } from './dead-letter-queue.ts'
 import { type Letter, type LetterFilter, matchingLetters } from './letters.ts'
 
@@ -28,9 +26,7 @@ export interface ReplayResult {
   skipped: number
 }
 
-// A batch is in memory, and is confirmed as a whole.
-const maxBatch = 100
-const maxBytes = 8 * 1024 * 1024
+/** Milliseconds. */
 const publishTimeout = 30_000
 
 /**
@@ -40,8 +36,7 @@ const publishTimeout = 30_000
 export async function replay(queue: DeadLetterQueue, options: ReplayOptions): Promise<ReplayResult> {
   const { filter, to, rate, limit, signal, onFailure, onProgress } = options
   const result: ReplayResult = { replayed: 0, failed: 0, skipped: 0 }
-  const batchSize = rate === undefined ? maxBatch : Math.max(1, Math.min(maxBatch, Math.floor(rate / 10)))
-  const startedAt = systemRuntime.monotonic()
+  const pace = new ReplayPace(rate, systemRuntime)
   /** Destinations that do not accept messages at the moment: each further letter would wait for another time-out. */
   const down = new Map<string, string>()
   let batch: Addressed[] = []
@@ -58,7 +53,8 @@ export async function replay(queue: DeadLetterQueue, options: ReplayOptions): Pr
       for (const { letter } of group) fail(letter, known, 'failed')
       return
     }
-    const results = await publish(queue, destination, group)
+    const messages = group.map(({ letter }) => letter.message)
+    const results = await publishInTime(queue.publisher, destination, messages, { timeout: publishTimeout, runtime: systemRuntime })
     const confirmed = group.filter((_, index) => results[index]?.ok === true).map(({ letter }) => letter)
     // Counted before they are removed: a letter that cannot be removed was replayed nevertheless.
     result.replayed += confirmed.length
@@ -76,10 +72,7 @@ export async function replay(queue: DeadLetterQueue, options: ReplayOptions): Pr
     const sending = batch
     batch = []
     bytes = 0
-    if (rate !== undefined) {
-      const due = startedAt + ((result.replayed + result.failed) / rate) * 1000
-      await idle(systemRuntime, Math.max(0, due - systemRuntime.monotonic()), signal)
-    }
+    await pace.turn(sending.length, signal)
     if (signal.aborted) return
     for (const [destination, group] of groupBy(sending, (each) => each.destination)) await publishGroup(destination, group)
     onProgress(result)
@@ -93,7 +86,7 @@ export async function replay(queue: DeadLetterQueue, options: ReplayOptions): Pr
     }
     batch.push({ letter, destination: target.destination })
     bytes += letter.message.data.byteLength
-    if (batch.length >= batchSize || bytes >= maxBytes) await flush()
+    if (batch.length >= pace.batchSize || bytes >= maxReplayBytes) await flush()
     if (signal.aborted) break
   }
   if (batch.length > 0) await flush()
@@ -115,14 +108,4 @@ export function targetOf(
   if (replayable === 'named' && !named && to === undefined) return { problem: `${problem}; name it by its id, or use --to` }
   if (destination === undefined) return { problem: 'it does not say which destination it came from; use --to' }
   return { destination: to ?? destination }
-}
-
-async function publish(queue: DeadLetterQueue, destination: string, group: readonly Addressed[]): Promise<readonly PublishResult[]> {
-  const messages = group.map(({ letter }) => letter.message)
-  const late = () => new AckordError('ACKORD_PUBLISH_FAILED', `'${destination}' did not confirm within ${publishTimeout / 1000} s.`)
-  try {
-    return await withTimeLimit(systemRuntime, publishTimeout, late, (signal) => queue.publisher.publish(destination, messages, { signal }))
-  } catch (error) {
-    return group.map(() => ({ ok: false, error, scope: 'destination' }))
-  }
 }

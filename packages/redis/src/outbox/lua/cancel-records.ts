@@ -1,4 +1,4 @@
-import { checkReferences, type OutboxReference } from '@ackord/outbox'
+import type { OutboxReference } from '@ackord/outbox'
 import type { RedisArgument } from '../../client/port.ts'
 import { asList } from '../../client/reply.ts'
 import type { RedisTransaction } from '../../transaction/transaction.ts'
@@ -40,7 +40,6 @@ export async function cancelInTransaction(
 
 /** Cancels these records now. Resolves to whether each was removed, in their order. */
 export async function cancelDirectly(context: LuaOutboxContext, references: readonly OutboxReference[]): Promise<readonly boolean[]> {
-  checkReferences(references)
   const removed = references.map(() => false)
   for (let start = 0; start < references.length; start += pageSize) {
     const args = cancelArguments(references.slice(start, start + pageSize))

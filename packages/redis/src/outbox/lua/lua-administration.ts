@@ -22,7 +22,7 @@ import { type LuaOutboxContext, runOn } from './context.ts'
 import type { LuaShard, ShardEntry } from './layout.ts'
 import { editedMessageId, idsWithMessage } from './message-index.ts'
 import { bodyOf, hashDestination, keyDigest, readBody } from './record-body.ts'
-import { discardScript, parkScript, rearmScript, replaceScript, retentionScript } from './scripts/operate.ts'
+import { cancelWaitingScript, discardScript, parkScript, rearmScript, replaceScript, retentionScript } from './scripts/operate.ts'
 import { getScript, listScript, statsScript } from './scripts/read.ts'
 
 interface Listed {
@@ -217,6 +217,17 @@ export function luaAdministration(context: LuaOutboxContext): BaseAdministration
       const all = discarded.flat()
       log.discarded(all, reason)
       if (all.length > 0) context.metrics?.count('ackord.outbox.discarded', all.length, {})
+      return all.length
+    },
+
+    async cancelWaiting(ids, reason) {
+      const cancelled = await byShard(entriesWith(ids), async (shard, entries) => {
+        const gone = asList(await runOn(context, shard, cancelWaitingScript, entries))
+        return gone.map((entry) => shard.idOf(String(entry)))
+      })
+      const all = cancelled.flat()
+      log.cancelled(all, reason)
+      if (all.length > 0) context.metrics?.count('ackord.outbox.cancelled', all.length, {})
       return all.length
     },
 

@@ -12,15 +12,15 @@ import {
 } from '@ackord/core/internal'
 import {
   type CompleteAdministration,
-  checkReferences,
   completeAdministration,
+  completeReferences,
   defaultMaxSize,
+  type EventReferences,
   eventCompleter,
   type NewEventOptions,
   type NewEvents,
   type NewOutboxRecord,
   type OutboxNotes,
-  type OutboxReference,
   type OutboxStore,
   type OutboxWriter,
   type RecordTaker,
@@ -115,9 +115,9 @@ export interface LuaOutbox extends OutboxStore, CompleteAdministration, OutboxWr
    * Removes delayed records when the transaction commits. See `OutboxWriter.cancel()`. It resolves to `undefined`, because the outcome is known only at the commit.
    * A record in another slot than the transaction's keys is refused with `CrossSlotError`. A record that an operator moved to another destination is not found.
    */
-  cancel(transaction: RedisTransaction, references: readonly OutboxReference[]): Promise<undefined>
+  cancel(transaction: RedisTransaction, references: EventReferences): Promise<undefined>
   /** Removes delayed records without a transaction. Resolves to whether each was removed, in their order. It can be repeated after a failure. */
-  cancelNow(references: readonly OutboxReference[]): Promise<readonly boolean[]>
+  cancelNow(references: EventReferences): Promise<readonly boolean[]>
   /** Throws if a record cannot be stored. `tag`: a result of `tagOf()`. Default: by the first record. */
   prepare(events: NewEvents, options?: { readonly tag?: string | undefined }): PreparedRecords
   /** The tag of an ordering key: with it, `redis.key(tag, …)` is in the slot of the key's events. */
@@ -266,14 +266,14 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
       return results
     },
 
-    async cancel(transaction, references) {
+    async cancel(transaction, given) {
       if (typeof transaction?.queueEvent !== 'function') throw new TransactionRequiredError('cancel()')
-      checkReferences(references)
+      const references = completeReferences(given, { source, destination })
       if (references.length > 0) await cancelInTransaction(context, transaction, references)
       return undefined
     },
 
-    cancelNow: (references) => cancelDirectly(context, references),
+    cancelNow: async (references) => await cancelDirectly(context, completeReferences(references, { source, destination })),
 
     prepare(events, { tag: wanted } = {}) {
       if (encode !== undefined) throw new InvalidOptionError('prepare()', preparedWithCodecs)

@@ -21,7 +21,15 @@ import { fieldsOf, readFields } from '../record-fields.ts'
 import type { StreamOutboxContext } from './context.ts'
 import type { DestinationStream, StreamEntry } from './destination-stream.ts'
 import { buildIndex } from './message-index.ts'
-import { countEntries, discardParked, listEntries, parkEntries, rearmParked, replaceParked } from './scripts/admin-scripts.ts'
+import {
+  cancelWaiting,
+  countEntries,
+  discardParked,
+  listEntries,
+  parkEntries,
+  rearmParked,
+  replaceParked,
+} from './scripts/admin-scripts.ts'
 import { parkedConsumer } from './scripts/prelude.ts'
 
 /** A record, and its position among the records of its process. */
@@ -284,6 +292,20 @@ export function streamAdministration(context: StreamOutboxContext, nextOrder: ()
       })
       const all = discarded.flat()
       log.discarded(all, reason)
+      return all.length
+    },
+
+    async cancelWaiting(ids, reason) {
+      const cancelled = await byStream(entriesWith(ids), async (stream, entries) => {
+        const found = await Promise.all(entries.map((entry) => getAt({ stream, entry })))
+        // When its delay ends, for an entry that no claim has read: only its fields say that.
+        const timed = found.flatMap((record, index) => (record === undefined ? [] : [entries[index] ?? '', String(record.availableAt)]))
+        if (timed.length === 0) return []
+        const gone = asList(await port.evaluate(cancelWaiting, stream.allKeys, [group, ...timed]))
+        return gone.map((entry) => stream.idOf(String(entry)))
+      })
+      const all = cancelled.flat()
+      log.cancelled(all, reason)
       return all.length
     },
 

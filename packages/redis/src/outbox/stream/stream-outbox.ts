@@ -2,14 +2,14 @@ import { InvalidOptionError, type Logger, type Metrics, TransactionRequiredError
 import { checkCount, checkDuration, checkFunction, checkName, PartPorts, probe, rejectUnknownOptions } from '@ackord/core/internal'
 import {
   type CompleteAdministration,
-  checkReferences,
   completeAdministration,
+  completeReferences,
   defaultMaxSize,
+  type EventReferences,
   eventCompleter,
   type NewEventOptions,
   type NewOutboxRecord,
   type OutboxNotes,
-  type OutboxReference,
   type OutboxStore,
   type OutboxWriter,
   recordEncoder,
@@ -86,7 +86,7 @@ export interface StreamOutbox extends OutboxStore, CompleteAdministration, Outbo
    * It reads the whole streams of these destinations to find the records; a Lua outbox finds them by their ids. A record under a tag in another slot than the
    * transaction's keys is refused with `CrossSlotError`.
    */
-  cancel(transaction: RedisTransaction, references: readonly OutboxReference[]): Promise<undefined>
+  cancel(transaction: RedisTransaction, references: EventReferences): Promise<undefined>
 }
 
 /** An outbox with a stream per destination, in which records stay until they are published. Does no I/O until it is used. */
@@ -200,9 +200,9 @@ export function streamOutbox(redis: Redis, options: StreamOutboxOptions = {}): S
       await probe('outbox.appended')
     },
 
-    async cancel(transaction, references) {
+    async cancel(transaction, given) {
       if (typeof transaction?.queueEvent !== 'function') throw new TransactionRequiredError('cancel()')
-      checkReferences(references)
+      const references = completeReferences(given, { source, destination })
       const commands: QueuedCommand[] = []
       for (const destination of new Set(references.map((one) => one.destination))) {
         const own = references.filter((one) => one.destination === destination)

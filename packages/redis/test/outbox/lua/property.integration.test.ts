@@ -20,7 +20,7 @@ type Step =
     }
   | { readonly kind: 'settle'; readonly picks: readonly number[]; readonly result: 'published' | 'failed' | 'byStore' | 'parked' }
   | {
-      readonly kind: 'renew' | 'release' | 'rearm' | 'edit' | 'discard' | 'park' | 'publishAgain' | 'putOff'
+      readonly kind: 'renew' | 'release' | 'rearm' | 'edit' | 'discard' | 'cancelWaiting' | 'park' | 'publishAgain' | 'putOff'
       readonly picks: readonly number[]
     }
   | { readonly kind: 'retention'; readonly limit: number }
@@ -66,6 +66,7 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
         'rearm' as const,
         'edit' as const,
         'discard' as const,
+        'cancelWaiting' as const,
         'park' as const,
         'publishAgain' as const,
         'putOff' as const,
@@ -173,6 +174,11 @@ async function play(history: readonly Step[], retain: boolean, order: 'none' | '
       )
     else if (step.kind === 'discard')
       await store.discard(
+        pick(step.picks).map(({ id }) => id),
+        'as the history says',
+      )
+    else if (step.kind === 'cancelWaiting')
+      await store.cancelWaiting(
         pick(step.picks).map(({ id }) => id),
         'as the history says',
       )

@@ -5,7 +5,7 @@ import type { AdminStatements, ChosenRows, ListedRows, OwnershipPort } from '../
 import { compareSeq } from '../../records/claimed-record.ts'
 import { partitionCount } from '../../records/outbox-row.ts'
 import type { Row } from '../../records/row.ts'
-import { limitedStatsSql, postgresAdministration, statsSql } from '../admin.ts'
+import { cancelWaitingSql, limitedStatsSql, postgresAdministration, statsSql } from '../admin.ts'
 import { type BindParameter, bindTo, instant, numberArray } from '../sql-text.ts'
 import { transactionSettings } from '../transaction-control.ts'
 import { recordColumns } from './log-sql.ts'
@@ -83,6 +83,10 @@ SELECT ${columnsOf(payloads)} FROM log AS l WHERE l.seq > ${bind(after, 'bigint'
           [numberArray(ids)],
         )
       return await table.discard(ids)
+    },
+
+    async cancelWaiting(ids) {
+      return (await run(cancelWaitingSql(tables.outbox, tables), [ids])).rows
     },
 
     async stats(limit) {

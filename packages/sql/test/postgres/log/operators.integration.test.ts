@@ -157,20 +157,26 @@ describe("the operators' functions in log mode", () => {
     expect((await store.readAppended(client)).map(({ message }) => message.id)).toEqual(['l1', 'later', 't1', 'l2'])
   })
 
-  it('do not take a retained record for published that was moved to the outbox table, or discarded there', async () => {
+  it('do not take a retained record for published that was moved to the outbox table, or discarded or cancelled there', async () => {
     await using world = await openPg()
     const store = logged(world.database, { retain: true })
-    await append(world, record('waiting'), record('parked'), record('discarded'), record('published'))
+    await append(world, ...['waiting', 'parked', 'discarded', 'cancelled', 'withdrawn', 'published'].map((id) => record(id)))
     const claimed = await store.claim({ limit: 10, lease })
     await store.settle(
       claimed.map((one) => {
         const { id, token } = one
         if (one.message.id === 'published') return published(one)
-        if (one.message.id === 'waiting') return { id, token, result: 'failed', error: 'busy', retryAfter: lease }
+        if (['waiting', 'cancelled', 'withdrawn'].includes(one.message.id ?? ''))
+          return { id, token, result: 'failed', error: 'busy', retryAfter: lease }
         return { id, token, result: 'parked', error: 'bad' }
       }),
     )
     expect(await store.discard([await seqOf(store, 'discarded')], 'not needed')).toBe(1)
+    expect(await store.cancelWaiting([await seqOf(store, 'cancelled')], 'not needed')).toBe(1)
+    const { destination, message } = record('withdrawn')
+    const reference = { destination, source: message.source ?? '', id: 'withdrawn' }
+    // The outbox of a writing service keeps nothing itself.
+    expect(await world.database.write((transaction) => logged(world.database).cancel(transaction, reference))).toBe(1)
     expect(await listed(store, {}, 100)).toEqual([
       ['waiting', 'waiting'],
       ['parked', 'parked'],

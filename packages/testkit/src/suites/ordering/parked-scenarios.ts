@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import type { RelayOptions } from '@ackord/outbox'
-import { claim, commit, commitParked, idsOf, published } from '../outbox/outbox-world.ts'
+import { claim, commit, commitParked, failed, hour, idsOf, published } from '../outbox/outbox-world.ts'
 import type { RelayScenario } from '../relay/relay-world.ts'
 import { keyed, keyedIds, keyedRun, OrderWorld } from './order-world.ts'
 
@@ -55,6 +55,22 @@ export const parkedScenarios: readonly RelayScenario[] = [
       assert.deepEqual(idsOf(await claim(world.store, { behindParked: 'kept' })), [])
       assert.equal(await world.store.discard([parked ?? ''], 'not needed'), 1)
       assert.deepEqual(idsOf(await claim(world.store, { behindParked: 'kept' })), keyedIds('a', 2))
+    },
+  },
+  {
+    name: 'a record that an operator cancelled no longer holds up its key',
+    async run({ openStore }) {
+      await using world = await openStore({ retain: false })
+      const { store } = world
+      if (!store.capabilities.delay || store.cancelWaiting === undefined) return
+      await commit(world, keyed('a', 1))
+      const [first] = await claim(store)
+      assert.ok(first)
+      await store.settle([failed(first, hour)])
+      await commit(world, keyed('a', 2))
+      assert.deepEqual(idsOf(await claim(store)), [])
+      assert.equal(await store.cancelWaiting([first.id], 'not needed'), 1)
+      assert.deepEqual(idsOf(await claim(store)), keyedIds('a', 2))
     },
   },
   {

@@ -27,7 +27,7 @@ export interface OutboxFeatures {
   readonly retain: boolean
   /** `append()` applies the codecs of the world's options. Default: false. */
   readonly codecs?: boolean | undefined
-  /** The optional parts of `OutboxAdmin` exist: causes, history, groups, pauses, relays, rates and the audit. Default: false. */
+  /** The optional parts of `OutboxAdmin` exist: causes, history, groups, pauses, relays, rates, the audit, and with `delay` `cancelWaiting()`. Default: false. */
   readonly insight?: boolean | undefined
 }
 

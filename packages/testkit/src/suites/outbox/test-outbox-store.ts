@@ -1,6 +1,7 @@
 import type { ResultTable } from '../../run/result-table.ts'
 import { registerSuite, type SuiteDepth, type TestRunner } from '../../run/scenario.ts'
 import { appendScenarios, cancelScenarios, delayScenarios, fixtureScenario, savepointScenarios } from './append-scenarios.ts'
+import { cancelWaitingScenarios } from './cancel-waiting-scenarios.ts'
 import { claimScenarios } from './claim-scenarios.ts'
 import { codecScenarios } from './codec-scenarios.ts'
 import { contentScenarios } from './content-scenarios.ts'
@@ -41,6 +42,7 @@ export function outboxScenarios(features: OutboxFeatures, model: ModelOptions = 
     ...listingScenarios,
     ...(features.retain ? retainScenarios : []),
     ...(features.insight === true ? insightScenarios : []),
+    ...(features.insight === true && features.delay ? cancelWaitingScenarios : []),
     modelScenario(model),
   ]
 }

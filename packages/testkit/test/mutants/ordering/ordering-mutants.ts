@@ -338,6 +338,9 @@ export const orderingMutants: readonly Mutant<RelayPorts>[] = [
   ...brokenOrder('a discarded record no longer holds up its key', {
     'all are given': behindParked(() => 'given'),
   }),
+  ...brokenOrder('a record that an operator cancelled no longer holds up its key', {
+    'it is only said to be deleted': overriding(() => ({ cancelWaiting: async (which) => (Array.isArray(which) ? which.length : 0) })),
+  }),
   ...brokenOrder('records can be listed and re-armed by ordering key, and are claimed before the records behind them', {
     'the ordering key is ignored': overriding((store) => ({
       list: (filter, page) => store.list({ ...filter, orderingKey: undefined }, page),

@@ -244,6 +244,7 @@ function methodsOf(memory: Outbox): Outbox {
     rearm: (which, edit, options) => store.rearm(which, edit, options),
     park: (ids, reason, operator) => store.park(ids, reason, operator),
     discard: (which, reason, operator) => store.discard(which, reason, operator),
+    cancelWaiting: (which, reason, operator) => store.cancelWaiting(which, reason, operator),
     stats: (options) => store.stats(options),
     deletePublished: (options) => store.deletePublished(options),
     find: (which) => store.find(which),

@@ -1,4 +1,4 @@
-import type { OutboxAdmin, OutboxRecord, OutboxReference } from '@ackord/outbox'
+import type { OutboxAdmin, OutboxFilter, OutboxRecord, OutboxReference } from '@ackord/outbox'
 import type { OpenOutboxWorld } from '../../../src/suites/outbox/outbox-world.ts'
 import type { Mutant } from '../../support/mutant.ts'
 import {
@@ -220,6 +220,62 @@ export const operatorMutants: readonly Mutant<OpenOutboxWorld>[] = [
   ...brokenOutbox('discard deletes parked records and no others', {
     'discard removes any record': overriding((store) => ({ discard: (which) => removeRecords(store, which as readonly string[]) })),
   }),
+  ...brokenOutbox('cancelWaiting deletes delayed records and those that back off, and no others', {
+    'any record is deleted': overriding((store) => ({ cancelWaiting: (which) => removeRecords(store, which as readonly string[]) })),
+    'parked records are deleted, too': overriding((store) => ({
+      cancelWaiting: async (which, reason, operator) =>
+        (await store.discard(which, reason)) + ((await store.cancelWaiting?.(which, reason, operator)) ?? 0),
+    })),
+    'records that have failed are left': overriding((store) => ({
+      async cancelWaiting(which, reason, operator) {
+        const fresh = (await allRecords(store)).filter(({ id, attempts }) => attempts === 0 && Array.isArray(which) && which.includes(id))
+        return (
+          (await store.cancelWaiting?.(
+            fresh.map(({ id }) => id),
+            reason,
+            operator,
+          )) ?? 0
+        )
+      },
+    })),
+  }),
+  ...brokenOutbox('cancelWaiting comes too late for a record that has become due', {
+    'records that were once delayed are deleted': overriding((store) => ({
+      async cancelWaiting() {
+        const due = (await allRecords(store)).filter(({ state, availableAt, createdAt }) => state === 'ready' && availableAt > createdAt)
+        return await removeRecords(
+          store,
+          due.map(({ id }) => id),
+        )
+      },
+    })),
+  }),
+  ...brokenOutbox('cancelWaiting by filter selects the waiting records that match, and no others', {
+    'the filter is ignored': overriding((store) => ({
+      cancelWaiting: async (which, reason) => (await store.cancelWaiting?.(Array.isArray(which) ? which : { filter: {} }, reason)) ?? 0,
+    })),
+    'the state of the filter is ignored': overriding((store) => ({
+      cancelWaiting: async (which, reason) =>
+        (await store.cancelWaiting?.(Array.isArray(which) ? which : { filter: { ...filterOf(which), state: undefined } }, reason)) ?? 0,
+    })),
+  }),
+  ...brokenOutbox('a cancelled record is gone where published records are kept, too', {
+    'it is listed as published': ({ world }) => {
+      const cancelled: OutboxRecord[] = []
+      return {
+        store: (store) => ({
+          async cancelWaiting(which, reason) {
+            cancelled.push(...(await allRecords(world.store)).filter(({ id }) => Array.isArray(which) && which.includes(id)))
+            return (await store.cancelWaiting?.(which, reason)) ?? 0
+          },
+          async list(filter, page) {
+            const found = await store.list(filter, page)
+            return { ...found, records: [...found.records, ...cancelled.map((one) => ({ ...one, state: 'published' as const }))] }
+          },
+        }),
+      }
+    },
+  }),
   ...brokenOutbox('a retained published record is listed, and is not pending in any way', {
     'rearm takes published records': rearmingPublishedToo,
     'a published record is claimed again': overriding((store) => ({
@@ -242,6 +298,10 @@ export const operatorMutants: readonly Mutant<OpenOutboxWorld>[] = [
     'parked records are deleted too': deleting(({ state }) => state === 'published' || state === 'parked'),
   }),
 ]
+
+function filterOf(which: Parameters<NonNullable<OutboxAdmin['cancelWaiting']>>[0]): OutboxFilter {
+  return Array.isArray(which) ? {} : (which as { readonly filter: OutboxFilter }).filter
+}
 
 function isNamed({ destination, message }: OutboxRecord, references: readonly OutboxReference[]): boolean {
   return references.some((one) => one.destination === destination && one.source === message.source && one.id === message.id)

@@ -101,6 +101,39 @@ return gone`,
 )
 
 /**
+ * Deletes open records that are not due and that no claim holds.
+ *
+ *     KEYS: those of a shard
+ *     ARGV: ids
+ *     returns: the ids of the deleted records
+ *     writes: state, body, error, edited, index, ready, waiting, inflight, keys; counts
+ */
+export const cancelWaitingScript: OutboxScript = outboxScript(
+  'cancel_waiting',
+  `${shardLua}
+local found, gone, indexed, members, lines, seen = fetch(state, ARGV), {}, {}, {}, {}, {}
+for i, id in ipairs(ARGV) do
+  local s = ackord.read(found[i])
+  if s and s.status == 'O' and s.at > now and (s.token == '' or s.expires <= now) and not seen[id] then
+    seen[id] = true
+    gone[#gone + 1] = id
+    indexed[#indexed + 1] = 'o' .. s.seq .. id
+    members[#members + 1] = member(id, s)
+    lines[#lines + 1] = ackord.line(s.token == '' and 'o' or 'i', id, s)
+    if s.token ~= '' then ackord.count(s.destinationHash, 'i', -1) end
+    ackord.count(s.destinationHash, 'o', -1)
+  end
+end
+forget(gone, indexed)
+remove('ZREM', ready, members)
+remove('ZREM', waiting, members)
+remove('ZREM', inflight, gone)
+remove('ZREM', keys, lines)
+ackord.flush(1)
+return gone`,
+)
+
+/**
  * Deletes published records that are old enough, by when they were published.
  *
  *     KEYS: those of a shard

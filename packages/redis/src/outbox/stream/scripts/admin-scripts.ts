@@ -1,5 +1,6 @@
 import { type Script, script } from '../../../client/port.ts'
 import { failureLua } from '../../failure-field.ts'
+import { cancelEntryLua } from './cancel-fragment.ts'
 import { lookup, messageIndex } from './index-scripts.ts'
 import { clock, groupInfo, members, parkedConsumer, rows, types, waitingConsumer } from './prelude.ts'
 
@@ -161,6 +162,26 @@ for i = 2, #ARGV do
   end
 end
 return discarded`)
+
+/**
+ * Deletes entries that are not due. KEYS: the six of a destination. ARGV: group, then of each entry its id and when its delay ends, in milliseconds. Returns the ids of the deleted
+ * entries. One that was deleted since it was read is not there.
+ */
+export const cancelWaiting: Script = script(`${clock}
+${cancelEntryLua}
+${types}
+local problem = checkKeys(1)
+if problem then return problem end
+local cancelled = {}
+for i = 2, #ARGV, 2 do
+  local id = ARGV[i]
+  if redis.call('XRANGE', KEYS[1], id, id)[1] then
+    local done = cancelEntry(1, ARGV[1], id, tonumber(ARGV[i + 1]), now)
+    if type(done) == 'table' then return done end
+    if done then cancelled[#cancelled + 1] = id end
+  end
+end
+return cancelled`)
 
 /**
  * Counts the entries of destinations under one tag. KEYS: the set of destinations, then the six of each destination that is to be counted. ARGV: group. Returns the names of all
