@@ -16,7 +16,7 @@ import type { Execute, Session } from '../session.ts'
 import { deliveryLimitOption } from '../settings/delivery-limit.ts'
 import { parseInstant, parseRate } from '../settings/duration.ts'
 import { newCommand, parseInteger, setting } from '../settings/settings.ts'
-import { readable } from './show.ts'
+import { readable } from './records/show.ts'
 
 interface QueueOptions extends LettersOptions {
   readonly broker?: string | undefined

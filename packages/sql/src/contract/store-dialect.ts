@@ -228,7 +228,7 @@ export interface ProcessStatements {
   end(run: RunStatement, key: ProcessKey, keep: number): Promise<boolean>
 }
 
-export interface ListedProcesses {
+interface ListedProcesses {
   /** Only those of this name; `undefined`: of all. */
   readonly process: string | undefined
   readonly after: ProcessKey | undefined

@@ -1,12 +1,12 @@
 import { findPartition, type OutboxAdmin, type OutboxRecord, type RecordFailure, type RecordPartition } from '@ackord/outbox'
 import type { Command } from 'commander'
-import { CommandError, exitCode } from '../output/errors.ts'
-import type { Output } from '../output/output.ts'
-import { checkIds, matchingPages, recordObject } from '../output/records.ts'
-import { instant, printable } from '../output/text.ts'
-import type { Execute } from '../session.ts'
-import { messageIdOption, storeCommand } from '../settings/settings.ts'
-import { openStoreOf, type StoreOptions } from '../stores/open-store.ts'
+import { CommandError, exitCode } from '../../output/errors.ts'
+import type { Output } from '../../output/output.ts'
+import { checkIds, matchingPages, recordObject } from '../../output/records.ts'
+import { instant, printable } from '../../output/text.ts'
+import type { Execute } from '../../session.ts'
+import { messageIdOption, storeCommand } from '../../settings/settings.ts'
+import { openStoreOf, type StoreOptions } from '../../stores/open-store.ts'
 
 interface ShowOptions extends StoreOptions {
   readonly messageId?: string | undefined

@@ -1,14 +1,14 @@
 import { AckordError, InvalidOptionError } from '@ackord/core'
 import { checkFunction, rejectUnknownOptions } from '@ackord/core/internal'
-import type { Driver, StatementResult } from '../contract/driver.ts'
-import { StatementQueue } from '../contract/statement-queue.ts'
-import { callbackDriver, type RunQuery, type RunTracked } from '../orm/callback-driver.ts'
-import { flushingDriver, type UnitOfWork } from '../orm/flushing-driver.ts'
-import { type KnexClient, knexDriver } from '../orm/knex.ts'
-import { Database } from '../transaction/database.ts'
-import { readPgResult } from './client/pg-handle.ts'
-import { type PostgresOptions, postgresDialect } from './dialect.ts'
-import { callbackDialect } from './orm.ts'
+import type { Driver, StatementResult } from '../../contract/driver.ts'
+import { StatementQueue } from '../../contract/statement-queue.ts'
+import { callbackDriver, type RunQuery, type RunTracked } from '../../orm/callback-driver.ts'
+import { flushingDriver, type UnitOfWork } from '../../orm/flushing-driver.ts'
+import { type KnexClient, knexDriver } from '../../orm/knex.ts'
+import { Database } from '../../transaction/database.ts'
+import { type PostgresOptions, postgresDialect } from '../dialect.ts'
+import { callbackDialect } from '../orm.ts'
+import { readPgResult } from './pg-handle.ts'
 
 /** The part of a `MikroORM` that is used. */
 export interface MikroOrmClient {

@@ -1,11 +1,11 @@
 import { AckordError, InvalidOptionError } from '@ackord/core'
 import { causesOf, checkFunction, rejectUnknownOptions } from '@ackord/core/internal'
-import type { Driver, StatementResult } from '../contract/driver.ts'
-import { callbackDriver, type RunQuery, type RunTracked } from '../orm/callback-driver.ts'
-import { Database } from '../transaction/database.ts'
-import { readPgResult } from './client/pg-handle.ts'
-import { type PostgresOptions, postgresDialect } from './dialect.ts'
-import { callbackDialect } from './orm.ts'
+import type { Driver, StatementResult } from '../../contract/driver.ts'
+import { callbackDriver, type RunQuery, type RunTracked } from '../../orm/callback-driver.ts'
+import { Database } from '../../transaction/database.ts'
+import { type PostgresOptions, postgresDialect } from '../dialect.ts'
+import { callbackDialect } from '../orm.ts'
+import { readPgResult } from './pg-handle.ts'
 
 /** The part of a `Sequelize` that is used. */
 export interface SequelizeClient {

@@ -1,10 +1,10 @@
 import type { OutboxPage, OutboxState } from '@ackord/outbox'
 import type { Command } from 'commander'
-import type { Output } from '../output/output.ts'
-import { type FilterOptions, filterOf, fullPage, recordObject, recordTable } from '../output/records.ts'
-import type { Execute } from '../session.ts'
-import { addFilter, addWatch, parseChoice, parseInteger, storeCommand } from '../settings/settings.ts'
-import { showOrWatch, stopsItself, type WatchedOptions } from '../watch/show-or-watch.ts'
+import type { Output } from '../../output/output.ts'
+import { type FilterOptions, filterOf, fullPage, recordObject, recordTable } from '../../output/records.ts'
+import type { Execute } from '../../session.ts'
+import { addFilter, addWatch, parseChoice, parseInteger, storeCommand } from '../../settings/settings.ts'
+import { showOrWatch, stopsItself, type WatchedOptions } from '../../watch/show-or-watch.ts'
 
 interface ListOptions extends WatchedOptions, FilterOptions {
   readonly state?: OutboxState | undefined

@@ -1,11 +1,11 @@
 import type { Command } from 'commander'
-import { exitCode, usageError } from '../output/errors.ts'
-import { checkIds, matchingPages } from '../output/records.ts'
-import { counted } from '../output/text.ts'
-import type { Execute } from '../session.ts'
-import { byOption, operatorOf } from '../settings/operator.ts'
-import { messageIdOption, storeCommand } from '../settings/settings.ts'
-import { openStoreOf, type StoreOptions } from '../stores/open-store.ts'
+import { exitCode, usageError } from '../../output/errors.ts'
+import { checkIds, matchingPages } from '../../output/records.ts'
+import { counted } from '../../output/text.ts'
+import type { Execute } from '../../session.ts'
+import { byOption, operatorOf } from '../../settings/operator.ts'
+import { messageIdOption, storeCommand } from '../../settings/settings.ts'
+import { openStoreOf, type StoreOptions } from '../../stores/open-store.ts'
 
 interface ParkOptions extends StoreOptions {
   readonly messageId?: string | undefined
