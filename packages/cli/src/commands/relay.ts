@@ -267,7 +267,7 @@ async function withRelay(
   using scraped = port === undefined ? undefined : new ScrapedMetrics(opened, namedDestinations(options))
   const outboxes = [...opened.stores].map(([store, { outbox }]) => {
     const own = opened.named ? withFields(logger, { store }) : logger
-    return [store, outbox({ order, mode, retain: keepPublished !== undefined, listen, logger: own })] as const
+    return [store, outbox({ order, mode, retain: keepPublished !== undefined, keepPublished, listen, logger: own })] as const
   })
   const relay = createRelay(outboxes, opened.named, {
     ...relayOptions(options),

@@ -153,6 +153,7 @@ const tableNames = [
   'log',
   'cursors',
   'taken',
+  'readers',
   'outbox',
   'hands',
   'partitions',

@@ -33,6 +33,7 @@ const neededForLog = {
     log: ['SELECT', 'INSERT', 'TRUNCATE'],
     cursors: ['SELECT', 'INSERT', 'TRUNCATE'],
     taken: ['SELECT', 'INSERT', 'DELETE', 'TRUNCATE'],
+    readers: ['SELECT', 'INSERT', 'UPDATE', 'DELETE'],
     ...Object.fromEntries(
       [0, 1, 2, 3].flatMap((part) => [`log_${part}`, `cursors_${part}`].map((name) => [name, ['SELECT', 'TRUNCATE']] as const)),
     ),

@@ -49,6 +49,7 @@ const tableKinds = [
   'log',
   'cursors',
   'taken',
+  'readers',
 ] as const
 
 export function tableOptions({ schema, prefix = 'ackord_', stream, tag, outbox, shards }: StoreLocation): TableOptions {
@@ -73,9 +74,10 @@ export function sqlStore<Handle>(database: Database<Handle>, client: SqlClient<H
       else logIsUsed = isTrue(await query(logUsedSql, [[`${prefix}log`, `${prefix}cursors`], location.schema ?? null]))
     },
     usesLog: () => logIsUsed,
-    outbox({ order, mode = logIsUsed ? 'log' : undefined, retain, listen = false, logger }) {
+    outbox({ order, mode = logIsUsed ? 'log' : undefined, retain, keepPublished, listen = false, logger }) {
       if (listen && client.notifications === undefined) throw usageError(`--listen requires PostgreSQL; ${address} has no notifications.`)
-      return sqlOutbox(database, { order, mode, retain, logger, notifications: listen ? client.notifications?.() : undefined })
+      const notifications = listen ? client.notifications?.() : undefined
+      return sqlOutbox(database, { order, mode, retain, keepPublished: mode === 'log' ? keepPublished : undefined, logger, notifications })
     },
     inbox: (logger) => sqlInbox(database, { logger }),
     transactional: ({ consumer, destination, onDuplicate }) =>

@@ -25,6 +25,8 @@ export interface OutboxChoices {
   readonly mode?: OutboxMode | undefined
   /** Whether published records are kept; SQL and the Lua outbox only. Default: false. */
   readonly retain?: boolean | undefined
+  /** In log mode, with `retain`: milliseconds for which they are kept at least. */
+  readonly keepPublished?: number | undefined
   /** Whether to listen for notifications, on a dedicated connection; PostgreSQL only. Default: false. */
   readonly listen?: boolean | undefined
   readonly logger: Logger

@@ -314,11 +314,16 @@ export interface StoreDialect {
   inTransaction(driver: Driver<unknown>, handle: unknown): Promise<boolean>
 }
 
+interface LogKeepOptions {
+  /** Milliseconds for which published records are kept at least. Default: 24 hours with `retain`, otherwise 0. */
+  readonly keep?: number | undefined
+}
+
 /** The statements of the log mode. */
 interface LogDialect {
   /** The same as `StoreDialect.cancel`. A row that was moved from the log does not count as published afterwards. */
   cancel(tables: Tables, references: readonly OutboxReference[]): Statement
-  claims(port: OwnershipPort): LogStatements
+  claims(port: OwnershipPort, options?: LogKeepOptions): LogStatements
   administration(port: OwnershipPort): AdminStatements
 }
 

@@ -26,6 +26,8 @@ export interface TableNames {
   readonly cursors: string
   /** Records of the log that an operator has moved to the outbox table; PostgreSQL only. */
   readonly taken: string
+  /** The relays that read the log; PostgreSQL only. Not logged: a crash or a failover of the server empties it. */
+  readonly readers: string
 }
 
 export interface TableOptions {
@@ -76,6 +78,7 @@ export function tablesOf(dialect: NameQuoter, options: TableOptions, defaults: T
     log: named('log'),
     cursors: named('cursors'),
     taken: named('taken'),
+    readers: named('readers'),
     leaves: Array.from({ length: leafCount }, (_, leaf) => ({ log: named('log', `_${leaf}`), cursors: named('cursors', `_${leaf}`) })),
   }
 }

@@ -1,6 +1,6 @@
 import type { Logger, Runtime } from '@ackord/core'
 import type { Outcome } from '@ackord/outbox'
-import type { LogMove, LogPosition, LogRead, LogReadOptions, LogStatements } from '../contract/log-statements.ts'
+import type { LogFloor, LogMove, LogPosition, LogRead, LogReadOptions, LogStatements } from '../contract/log-statements.ts'
 import type { InFlightRow, MemberStatus, OwnedOutcome } from '../contract/ownership-statements.ts'
 import { StatementQueue } from '../contract/statement-queue.ts'
 import { compareSeq } from '../records/claimed-record.ts'
@@ -65,12 +65,13 @@ interface LogReaderOptions {
  * Invariants:
  *
  * - `adopt`, `claim`, `handOver` and `end` run one after the other: none of them finds the partitions changed by another one. Only `settle` and `release` run beside them.
- * - Cursors are written one after the other, each from what is known when it is sent. If the outcome of a write is unknown, it is found out before the next one.
+ * - Cursors are written one after the other, each from what is known when it is sent. If the outcome of a write is unknown, it is found out before the next one, after the server was told
+ *   to refuse it if it arrives later.
  * - A reader belongs to one membership. When its lease is lost, a new reader replaces it, and late answers change nothing but the old one.
  * - At every moment another relay can continue from what the database has. So partitions may be forgotten here at any time; a record is only claimed after the claim journal records it; and
  *   records that a statement has moved count as done until a position covers them.
  * - A position covers only what its own snapshots show. What later reads have done is listed in addition.
- * - A statement takes effect only while the member is registered and the partitions have the epochs and the last cursor that this reader knows.
+ * - A statement takes effect only while the member is registered and the partitions have the epochs and the last cursor that this reader knows, and not after a recovery of the server.
  */
 export class LogReader {
   readonly #statements: LogStatements
@@ -81,8 +82,10 @@ export class LogReader {
   readonly #writing = new StatementQueue()
   #groups: LogGroup[] = []
   readonly #epochs = new Map<number, string>()
-  /** A seq that had been taken before the last statement began; `undefined` until the log was opened. */
-  #lastSeq: string | undefined
+  /** The last seq that had been taken when the last statement began; `undefined` until the log was opened. */
+  #floor: LogFloor | undefined
+  /** The numbers of the next statements. */
+  #turns = { reads: 0, writes: 0 }
   /** Keys with records in the outbox table, of which there were records here when they were moved. */
   readonly #movedKeys = new Set<string>()
   /** Destinations whose records have waited too long: until one of them is published from here, further records are moved when they are read. */
@@ -95,6 +98,8 @@ export class LogReader {
   #isReading = false
   /** Whether a statement may still run of which the outcome is unknown. */
   #mayRun = false
+  /** Whether a cursor was refused, or the sequence was set back: this reader does not know what the database has, or is not registered any more. */
+  #isRefused = false
 
   constructor(statements: LogStatements, { runtime, logger, rotation }: LogReaderOptions) {
     this.#statements = statements
@@ -112,12 +117,12 @@ export class LogReader {
   get readUpTo(): string {
     return this.#groups
       .map(({ read }) => completeUpTo(read))
-      .reduce((one, other) => (compareSeq(one, other) < 0 ? one : other), this.#lastSeq ?? '0')
+      .reduce((one, other) => (compareSeq(one, other) < 0 ? one : other), this.#floor?.seq ?? '0')
   }
 
   /** Whether records have been stored since `readUpTo`. */
   get #isBehind(): boolean {
-    return compareSeq(this.readUpTo, this.#lastSeq ?? '0') < 0
+    return compareSeq(this.readUpTo, this.#floor?.seq ?? '0') < 0
   }
 
   /** The partitions whose log is read, and their epochs. */
@@ -127,15 +132,17 @@ export class LogReader {
 
   /** Forgets partitions that the member does not own any more, and takes over new ones. */
   async adopt(member: string, epochs: ReadonlyMap<number, string>): Promise<void> {
-    if (this.#lastSeq === undefined) await this.#open()
+    if (this.#floor === undefined) await this.#open(member)
     const owned = new Map(epochs)
     for (const [partition, epoch] of [...this.#epochs]) if (owned.get(partition) !== epoch) this.#forget(partition)
     const added = [...owned].filter(([partition]) => !this.#epochs.has(partition))
     if (added.length === 0) return
+    await this.#writing.run(() => this.#refuseLateWrites(member))
     for (const last of await this.#statements.cursors(added.map(([partition]) => partition))) {
       const fenced = new Map(added.filter(([partition]) => last.partitions.includes(partition)))
       // If it is refused, the next claim tries again, or the lease was lost.
-      const generation = await this.#statements.takeOver({ member, epochs: fenced, generation: last.generation }, last)
+      const fence = { member, epochs: fenced, generation: last.generation, turn: this.#turns.writes }
+      const generation = await this.#watch(this.#statements.takeOver(fence, last))
       if (generation === undefined) continue
       const { position, done } = last.cursor
       const now = this.#runtime.monotonic()
@@ -146,6 +153,7 @@ export class LogReader {
 
   async claim(options: LogClaimOptions): Promise<LogClaim> {
     const strays = await this.#moveStrays(options)
+    if (this.#isRefused) return { status: 'lost', rows: [], cut: false, moved: strays }
     let read = await this.#readAhead(options)
     if (read.status === 'lost') return { ...read, rows: [], cut: false }
     // The outbox table may have records whose predecessors in the log were not read.
@@ -154,6 +162,7 @@ export class LogReader {
       if (again.status === 'lost') return { ...again, rows: [], cut: false }
       read = { status: again.status ?? read.status, moved: read.moved || again.moved }
     }
+    if (this.#isRefused) return { status: 'lost', rows: [], cut: false, moved: read.moved }
     const { records: chosen, cut } = this.#choose(options)
     const records = await this.#recordClaim(chosen, options)
     if (records === 'lost') return { status: 'lost', rows: [], cut: false, moved: read.moved }
@@ -205,11 +214,9 @@ export class LogReader {
         )
       // In the same turn: a cursor that is written later must not include them.
       for (const partition of partitions) this.#forget(partition)
-      const [partition] = partitions
-      if (partition === undefined || !(this.#mayRun || this.#isReading)) return
-      // It must not move records after the next owner has read them.
-      await this.#statements.lastGeneration(member, partition)
-      this.#mayRun = false
+      // Nothing must move records after the next owner has read them.
+      if (this.#isReading) await this.#refuseLateReads(member)
+      await this.#refuseLateWrites(member)
     })
   }
 
@@ -220,9 +227,9 @@ export class LogReader {
     })
   }
 
-  async #open(): Promise<void> {
-    const { lastSeq, restored } = await this.#statements.open()
-    this.#lastSeq = lastSeq
+  async #open(member: string): Promise<void> {
+    const { floor, restored } = await this.#statements.open(member)
+    this.#floor = floor
     this.#rotation.begin()
     if (restored)
       this.#logger.warn({}, 'The log of the outbox was restored from a dump. Its unpublished records were moved to the outbox table.')
@@ -232,11 +239,11 @@ export class LogReader {
     const { member, limit, maxBytes, spent, behindParked } = options
     if (this.#isReading) await this.#recoverMoved(member)
     const { read: position } = group
-    const { range } = position
     const readAt = this.#runtime.monotonic()
     this.#isReading = true
     const answer = await this.#statements.read({
       member,
+      turn: this.#turns.reads,
       limit,
       maxBytes,
       spent,
@@ -245,11 +252,14 @@ export class LogReader {
       except: [...this.#slow].filter((destination) => !isAsked(destination, options)),
       position,
       done: group.doneBefore,
-      until: range?.until ?? target?.snapshot,
-      floor: range?.floor ?? target?.floor ?? this.#lastSeq ?? '0',
+      until: target,
+      floor: this.#floor ?? noFloor,
     })
     if (answer.status !== undefined) {
-      this.#lastSeq = laterSeq(this.#lastSeq, answer.lastSeq)
+      const change = compareSeq(answer.floor.seq, this.#floor?.seq ?? '0')
+      // The sequence was set back: new records have numbers that count as read. The next reader finds that out when it opens the log.
+      if (change < 0) this.#isRefused = true
+      if (change > 0) this.#floor = answer.floor
       this.#lastEntry = laterSeq(this.#lastEntry, answer.entry ?? '0')
       this.#hold(group, answer.rows, new Chunk({ start: position, end: answer.position, moved: answer.moved, readAt }))
     }
@@ -259,11 +269,26 @@ export class LogReader {
 
   /** A read whose answer was lost may have moved records. They must not be read again. */
   async #recoverMoved(member: string): Promise<void> {
+    await this.#refuseLateReads(member)
     const { entry, moved } = await this.#statements.movedSince(member, this.#lastEntry)
     // The seqs do not say of which group they are: in that of another one, they do no harm.
     for (const group of this.#groups) group.skip(moved)
     this.#lastEntry = laterSeq(this.#lastEntry, entry)
     this.#isReading = false
+  }
+
+  async #refuseLateReads(member: string): Promise<void> {
+    this.#turns.reads += 1
+    await this.#statements.refuseLate(member, this.#turns)
+  }
+
+  /** In its turn among the writes: a write that is under way would be refused, too. A takeover that is refused by this is tried again. */
+  async #refuseLateWrites(member: string): Promise<void> {
+    if (!this.#mayRun) return
+    // Before the call: another takeover may have an unknown outcome meanwhile.
+    this.#mayRun = false
+    this.#turns.writes += 1
+    await this.#watch(this.#statements.refuseLate(member, this.#turns))
   }
 
   /** Reads until all groups are read up to the same snapshot, or until there are enough records in memory. */
@@ -445,10 +470,13 @@ export class LogReader {
     const startedAt = this.#runtime.monotonic()
     group.unknown = finished
     const generation = await this.#watch(
-      this.#statements.write({ member, epochs: this.#epochsOf(partitions), generation: before }, cursor, moves),
+      this.#statements.write({ member, epochs: this.#epochsOf(partitions), generation: before, turn: this.#turns.writes }, cursor, moves),
     )
     group.unknown = undefined
-    if (generation === undefined) return false
+    if (generation === undefined) {
+      this.#isRefused = true
+      return false
+    }
     group.generation = generation
     group.writtenAt = startedAt
     return true
@@ -458,7 +486,8 @@ export class LogReader {
   async #resolve(group: LogGroup, member: string): Promise<void> {
     const [partition] = group.partitions
     if (group.unknown === undefined || partition === undefined) return
-    const last = await this.#statements.lastGeneration(member, partition)
+    await this.#refuseLateWrites(member)
+    const last = await this.#statements.lastGeneration(partition)
     const finished = group.unknown
     group.unknown = undefined
     if (compareSeq(last, group.generation) <= 0) return
@@ -497,7 +526,7 @@ export class LogReader {
     const chosen = new Set(partitions)
     const records = [...this.#held.all.values()].filter(({ partition }) => chosen.has(partition))
     const moves = records.map(({ seq, isClaimed }) => ({ seq, outcome: undefined, attempts: isClaimed ? attempts : 0 }))
-    const fence = { member, epochs: this.#epochsOf(partitions), generation: group.generation }
+    const fence = { member, epochs: this.#epochsOf(partitions), generation: group.generation, turn: this.#turns.writes }
     // If it is refused or fails, the next owner continues from the last cursor.
     await this.#watch(this.#statements.write(fence, group.end(this.#isReading ? this.#lastEntry : undefined), moves))
   }
@@ -526,6 +555,9 @@ export class LogReader {
     this.#rotation.rotateIfDue()
   }
 }
+
+/** Nothing is known. */
+const noFloor: LogFloor = { seq: '0', xid: '0' }
 
 function isAsked(destination: string, { destinations, except }: Pick<LogClaimOptions, 'destinations' | 'except'>): boolean {
   return destinations?.includes(destination) !== false && !except.includes(destination)

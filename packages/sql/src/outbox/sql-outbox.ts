@@ -1,6 +1,6 @@
-import { AckordError, type Logger, type Runtime, systemRuntime, TransactionRequiredError } from '@ackord/core'
+import { AckordError, InvalidOptionError, type Logger, type Runtime, systemRuntime, TransactionRequiredError } from '@ackord/core'
 import { checkAttributes } from '@ackord/core/broker'
-import { checkCount, checkFunction, describeMessage, PartPorts, rejectUnknownOptions } from '@ackord/core/internal'
+import { checkCount, checkDuration, checkFunction, describeMessage, PartPorts, rejectUnknownOptions } from '@ackord/core/internal'
 import {
   type CompleteAdministration,
   completeAdministration,
@@ -34,8 +34,10 @@ import { outboxClaims } from './outbox-claims.ts'
 import { outboxNotes } from './outbox-notes.ts'
 
 export interface SqlOutboxOptions extends TableOptions, StorageOptions, NewEventOptions {
-  /** Whether published records are kept until `deletePublished()`. Costs an update instead of a delete, and the space. In log mode they are kept for a day, at no cost but the space. Default: false. */
+  /** Whether published records are kept until `deletePublished()`. Costs an update instead of a delete, and the space. In log mode they are kept for `keepPublished`, at no cost but the space. Default: false. */
   readonly retain?: boolean | undefined
+  /** In log mode with `retain`: milliseconds for which published records are kept at least. A part of the log is emptied as a whole, when all of its records are older. Default: 24 hours. */
+  readonly keepPublished?: number | undefined
   /**
    * The maximum bytes of a record: its data, its attributes as JSON and its destination. `append()` rejects a larger one before anything is written.
    * Default: 5 MB.
@@ -62,6 +64,7 @@ export interface SqlOutbox<Handle> extends OutboxStore, CompleteAdministration, 
 export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutboxOptions = {}): SqlOutbox<Handle> {
   const {
     retain = false,
+    keepPublished,
     maxSize = defaultMaxSize,
     logger: givenLogger,
     runtime = systemRuntime,
@@ -87,6 +90,10 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
   const { dialect, wakeUps, takers } = port
   const storage = port.storage({ order: askedOrder, mode: askedMode })
   const { order, mode } = storage
+  if (keepPublished !== undefined) {
+    checkDuration('keepPublished', keepPublished)
+    if (!retain || mode !== 'log') throw new InvalidOptionError('keepPublished', keepsNothing)
+  }
   const tables = port.tables({ schema, names })
   const table = tables.outbox
   // The store uses the handle of the driver, whatever its type.
@@ -97,7 +104,7 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
   // Present: the order was checked.
   const ownership = order === 'perKey' ? dialect.store.ownership?.(storePort) : undefined
   const log = mode === 'log' ? dialect.store.log : undefined
-  const logClaims = log && explaining(log.claims(storePort), (error) => explainMissing(dialect, error, tables.log))
+  const logClaims = log && explaining(log.claims(storePort, { keep: keepPublished }), (error) => explainMissing(dialect, error, tables.log))
   const administrationOf = (statements: OwnershipPort) =>
     outboxAdministration(explaining((log ?? dialect.store).administration(statements), explain), { table, logger })
   const claims =
@@ -180,6 +187,9 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
     },
   }
 }
+
+const keepsNothing =
+  "applies to `retain: true` in log mode only. In table mode published records are kept until they are deleted: by the relay's `cleanup.keepPublished`, or by `startCleanup()`."
 
 /** Rejects a handle that is not in a transaction: the records would be stored whether or not the business writes are. */
 async function openTransactionOf<Handle>(

@@ -36,8 +36,7 @@ export function postgresAdministration({ driver, table, keepsFailures }: StorePo
     },
 
     async park(ids, reason, cause) {
-      const failures = await keepsFailures()
-      return (await run(parkSql(table, failures), failures ? [ids, reason, cause, lineOf(reason)] : [ids, reason])).rows
+      return (await run(...parkStatement(table, { ids, reason, cause, failures: await keepsFailures() }))).rows
     },
 
     async discard(ids) {
@@ -188,6 +187,19 @@ function chosenSql(table: string, state: 'parked' | 'published', which: ChosenRo
   const { sql, parameters } =
     'ids' in which ? { sql: 'o.seq = ANY($1::bigint[])', parameters: [which.ids] } : filterSql(which.filter, 1, failures)
   return { parameters, sql: `SELECT o.ctid FROM ${table} AS o WHERE o.state = '${state}' AND ${sql} ORDER BY o.seq FOR UPDATE` }
+}
+
+interface ParkOptions {
+  readonly ids: readonly string[]
+  readonly reason: string
+  readonly cause: string
+  /** Whether the table keeps causes and histories. */
+  readonly failures: boolean
+}
+
+/** The arguments of `run`. */
+export function parkStatement(table: string, { ids, reason, cause, failures }: ParkOptions): readonly [string, readonly unknown[]] {
+  return [parkSql(table, failures), failures ? [ids, reason, cause, lineOf(reason)] : [ids, reason]]
 }
 
 /**

@@ -1,7 +1,7 @@
 import type { Migration } from '../contract/store-dialect.ts'
 import type { Tables } from '../contract/tables.ts'
 import { partitionCount } from '../records/outbox-row.ts'
-import { logTablesSql } from './log/tables.ts'
+import { logReadersSql, logTablesSql } from './log/tables.ts'
 import { dollarQuote, quoteLiteral } from './sql-text.ts'
 import { appendFunctionSql, keepFunctionSql } from './stored-functions.ts'
 
@@ -172,10 +172,10 @@ CREATE INDEX ON ${idempotency} (expires_at);
     sql: logTablesSql,
   },
   {
-    // The instances of processes.
+    // The instances of processes. The readers of the log.
     version: 7,
     oldestReader: 1,
-    sql: processTableSql,
+    sql: (tables) => [processTableSql(tables), logReadersSql(tables)].join('\n'),
   },
 ]
 

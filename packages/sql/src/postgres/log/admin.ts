@@ -5,7 +5,7 @@ import type { AdminStatements, ChosenRows, ListedRows, OwnershipPort } from '../
 import { compareSeq } from '../../records/claimed-record.ts'
 import { partitionCount } from '../../records/outbox-row.ts'
 import type { Row } from '../../records/row.ts'
-import { cancelWaitingSql, limitedStatsSql, postgresAdministration, statsSql } from '../admin.ts'
+import { cancelWaitingSql, limitedStatsSql, parkStatement, postgresAdministration, statsSql } from '../admin.ts'
 import { type BindParameter, bindTo, instant, numberArray } from '../sql-text.ts'
 import { transactionSettings } from '../transaction-control.ts'
 import { recordColumns } from './log-sql.ts'
@@ -15,22 +15,23 @@ import { recordColumns } from './log-sql.ts'
  * then fails, the record is still in the same state.
  */
 export function postgresLogAdministration(port: OwnershipPort): AdminStatements {
-  const { driver, tables, retain } = port
+  const { driver, tables, retain, keepsFailures } = port
   const table = postgresAdministration(port)
   // READ COMMITTED: with a snapshot from before a truncation, it would see neither the truncated cursors nor where they were carried over to, and take published records for pending ones.
   const settings = transactionSettings({ isolation: 'read committed' })
-  const run: RunStatement = (sql, parameters = []) =>
+  const inTransaction = <T>(work: (run: RunStatement) => Promise<T>): Promise<T> =>
     driver.inTransaction(driver.pool) === true
-      ? driver.run(driver.pool, sql, parameters)
-      : driver.transaction(settings, (session) => session.run(sql, parameters), rootContext().signal)
+      ? work((sql, parameters = []) => driver.run(driver.pool, sql, parameters))
+      : driver.transaction(settings, (session) => work(session.run), rootContext().signal)
+  const run: RunStatement = (sql, parameters) => inTransaction((inside) => inside(sql, parameters))
 
-  async function moveToTable(state: 'ready' | 'published', which: ChosenRows): Promise<void> {
+  async function moveToTable(inside: RunStatement, state: 'ready' | 'published', which: ChosenRows): Promise<void> {
     const { outbox, taken } = tables
     const parameters: unknown[] = []
     const bind = bindTo(parameters)
     const chosen =
       'ids' in which ? { sql: `l.seq = ANY(${bind(numberArray(which.ids), 'bigint[]')})` } : { sql: filterSql(which.filter, bind) }
-    await run(
+    await inside(
       `WITH ${logSql(port)},
 chosen AS MATERIALIZED (SELECT l.* FROM log AS l WHERE l.state = '${state}' AND ${chosen.sql}),
 taken AS (INSERT INTO ${taken} (seq) SELECT seq FROM chosen ON CONFLICT DO NOTHING)
@@ -65,13 +66,17 @@ SELECT ${columnsOf(payloads)} FROM log AS l WHERE l.seq > ${bind(after, 'bigint'
     },
 
     async rearm(which, edit, options) {
-      if (options.state === 'published' && retain) await moveToTable('published', which)
+      if (options.state === 'published' && retain) await moveToTable(run, 'published', which)
       return await table.rearm(which, edit, options)
     },
 
     async park(ids, reason, cause) {
-      await moveToTable('ready', { ids })
-      return await table.park(ids, reason, cause)
+      const failures = await keepsFailures()
+      // In one transaction: while a record is ready in the table, a relay could claim it from there that has read it from the log, too.
+      return await inTransaction(async (inside) => {
+        await moveToTable(inside, 'ready', { ids })
+        return (await inside(...parkStatement(port.table, { ids, reason, cause, failures }))).rows
+      })
     },
 
     async discard(ids) {

@@ -9,7 +9,7 @@ export function recordColumns(prefix = ''): string {
   return columns.map((column) => prefix + column).join(', ')
 }
 
-/** The last seq that was taken, by a transaction that need not be committed. */
+/** The last seq that was taken, by a transaction that need not be committed. As a floor, it must be evaluated before the transaction has its id. */
 export function lastSeqSql(outbox: string): string {
   return `coalesce(pg_sequence_last_value(pg_get_serial_sequence(${quoteLiteral(outbox)}, 'seq')::regclass), 0)`
 }

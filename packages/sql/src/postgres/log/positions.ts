@@ -1,13 +1,24 @@
-import type { LogPosition, LogRange } from '../../contract/log-statements.ts'
+import type { LogFloor, LogPosition, LogRange } from '../../contract/log-statements.ts'
 import { type BindParameter, numberArray } from '../sql-text.ts'
 
 /** Nothing: every transaction is later. */
 export const beginning: LogPosition = { snapshot: '3:3:', floor: '0' }
 
-/** A snapshot as the server writes it: `xmin:xmax:xip,…`. Transactions from `xmax` on began after it, and those in `xip` were running. */
+/**
+ * A snapshot as the server writes it: `xmin:xmax:xip,…`. Transactions in `xip` were running. Those from `xmax` on had not ended, but some may have begun: `xmax` is the successor of the
+ * highest id of a transaction that had ended.
+ */
 function partsOf(snapshot: string): { readonly xmax: string; readonly running: readonly string[] } {
   const [, xmax = '3', running = ''] = snapshot.split(':')
   return { xmax, running: running === '' ? [] : running.split(',') }
+}
+
+/**
+ * The floor of a snapshot. That of an earlier statement holds if the snapshot shows the end of its transaction `xid`: then `xmax` is greater than `xid`, and all transactions from `xmax`
+ * on have taken their seqs after it. Otherwise the floor of an earlier snapshot, whose `xmax` is not greater.
+ */
+export function floorOf(snapshot: string, { seq, xid }: LogFloor, earlier: string): string {
+  return BigInt(partsOf(snapshot).xmax) > BigInt(xid) ? seq : earlier
 }
 
 /** Whether the row `l` is part of a position. */
@@ -31,8 +42,8 @@ export interface LogRowsOptions {
 }
 
 /**
- * The rows after a position. Those of transactions that began after the snapshot are found by seq, from the floor on; those of the transactions that were running, by xid. Starting
- * at the oldest running transaction instead would read more and more while that one runs.
+ * The rows after a position. Those of transactions with an id from `xmax` on are found by seq, from the floor on; those of the transactions that were running, by xid. Starting at the
+ * oldest running transaction instead would read more and more while that one runs.
  */
 export function rowsAfterSql({ log, columns, after, until, conditions, limit, bind }: LogRowsOptions): string {
   const { snapshot, floor, range } = after

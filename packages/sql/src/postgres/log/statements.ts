@@ -9,11 +9,11 @@ import type { Row } from '../../records/row.ts'
 import { ageOf, type BindParameter, bindTo, instant, numberArray } from '../sql-text.ts'
 import { transactionSettings } from '../transaction-control.ts'
 import { lastSeqSql, recordColumns, writtenLeafSql } from './log-sql.ts'
-import { beginning, isWithinSql, rowsAfterSql } from './positions.ts'
+import { beginning, floorOf, isWithinSql, rowsAfterSql } from './positions.ts'
 import { openLog } from './restore.ts'
 import { type RotationOptions, rotateLog } from './rotation.ts'
 
-/** Milliseconds for which published records are kept with `retain`. */
+/** Milliseconds for which published records are kept with `retain` by default. */
 const keepPublished = 24 * 60 * 60 * 1000
 
 /** One statement per call, except for those that run in `inTransaction`. */
@@ -23,11 +23,8 @@ export function postgresLog({ driver, tables, retain }: OwnershipPort, rotation:
   const settings = transactionSettings({ isolation: 'read committed' })
   const inTransaction = <T>(work: (run: RunStatement) => Promise<T>) =>
     driver.transaction(settings, (session) => work(session.run), rootContext().signal)
-  // They keep the member registered until they have ended.
-  const awaitStatements = (inside: RunStatement, member: string) =>
-    inside(`SELECT FROM ${tables.relays} WHERE member = $1::uuid FOR UPDATE`, [member])
   return {
-    open: () => openLog(inTransaction, tables),
+    open: (member) => openLog(inTransaction, tables, member),
 
     async cursors(partitions) {
       // READ COMMITTED: with a snapshot from before a truncation, it would see neither the truncated cursors nor where they were carried over to.
@@ -41,9 +38,11 @@ export function postgresLog({ driver, tables, retain }: OwnershipPort, rotation:
     },
 
     async recordClaim(member, seqs) {
-      const { cursors, taken, meta, relays } = tables
+      const { cursors, taken, meta, relays, readers } = tables
       const sql = `WITH me AS MATERIALIZED (
-  SELECT set_config('synchronous_commit', 'off', true) FROM ${relays} WHERE member = $1::uuid AND alive_until > clock_timestamp() FOR KEY SHARE
+  SELECT set_config('synchronous_commit', 'off', true) FROM ${relays}
+  WHERE member = $1::uuid AND alive_until > clock_timestamp() AND EXISTS (SELECT FROM ${readers} AS reader WHERE reader.member = $1::uuid AND ${isPresent})
+  FOR KEY SHARE
 ),
 recorded AS (
   INSERT INTO ${cursors} (leaf, kind, member, open) SELECT ${writtenLeafSql(meta)}, 'r', $1::uuid, $2::bigint[] FROM me RETURNING generation
@@ -67,10 +66,10 @@ SELECT generation::text AS entry, (SELECT array_agg(seq)::text FROM ${taken} WHE
           cut: false,
           moved: [],
           entry: undefined,
-          lastSeq: '0',
+          floor: options.floor,
         }
       }
-      const { remaining, live, gone, until, last, complete, cut, moved, entry, last_seq } = JSON.parse(
+      const { remaining, live, gone, until, last, complete, cut, moved, entry, last_seq, xid } = JSON.parse(
         String(report['attributes']),
       ) as ReadReport
       return {
@@ -81,7 +80,7 @@ SELECT generation::text AS entry, (SELECT array_agg(seq)::text FROM ${taken} WHE
         cut,
         moved: numbersOf(moved),
         entry: entry ?? undefined,
-        lastSeq: last_seq,
+        floor: { seq: last_seq, xid },
       }
     },
 
@@ -95,27 +94,36 @@ SELECT generation::text AS entry, (SELECT array_agg(seq)::text FROM ${taken} WHE
       return generationOf(await run(sql, parameters))
     },
 
+    async refuseLate(member, { reads, writes }) {
+      // Each of them locks this row, and checks it again after it has waited for the lock.
+      const sql = `UPDATE ${tables.readers} SET reads = greatest(reads, $2::bigint), writes = greatest(writes, $3::bigint) WHERE member = $1::uuid`
+      await run(sql, [member, reads, writes])
+    },
+
     movedSince: (member, after) =>
       inTransaction(async (inside) => {
-        await awaitStatements(inside, member)
         const moved = `SELECT coalesce(max(r.generation), $2::bigint)::text AS entry, array_agg(moved.seq)::text AS moved
 FROM ${tables.cursors} AS r CROSS JOIN unnest(r.done) AS moved(seq) WHERE r.kind = 'r' AND r.generation > $2::bigint AND r.member = $1::uuid`
         const [row] = (await inside(moved, [member, after])).rows
         return { entry: String(row?.['entry']), moved: numbersOf(row?.['moved']) }
       }),
 
-    lastGeneration: (member, partition) =>
+    lastGeneration: (partition) =>
       inTransaction(async (inside) => {
-        await awaitStatements(inside, member)
         const last = `SELECT c.generation::text AS last FROM ${tables.cursors} AS c WHERE c.kind = 'd' AND get_bit(c.partitions, $1::integer) = 1
 ORDER BY c.generation DESC LIMIT 1`
         const { rows } = await inside(last, [partition])
         return String(rows[0]?.['last'] ?? '0')
       }),
 
-    rotate: () => rotateLog(inTransaction, tables, { keep: retain ? keepPublished : 0, ...rotation }),
+    rotate: () => rotateLog(inTransaction, tables, { ...rotation, keep: rotation.keep ?? (retain ? keepPublished : 0) }),
   }
 }
+
+/**
+ * Whether the row `reader` was written since the last recovery of the server: that empties an unlogged table. Not a row that was restored from a dump: then the table has another number.
+ */
+const isPresent = 'reader.place = reader.tableoid'
 
 /** The generation of the cursor that a statement has written. */
 function generationOf({ rows }: Awaited<ReturnType<RunStatement>>): string | undefined {
@@ -140,22 +148,27 @@ interface ReadReport {
   readonly moved: string | null
   readonly entry: string | null
   readonly last_seq: string
+  readonly xid: string
 }
 
 function positionAfter(
-  { position, floor }: LogReadOptions,
+  { position, until: target, floor }: LogReadOptions,
   { until, last, complete }: Pick<ReadReport, 'until' | 'last' | 'complete'>,
 ): LogPosition {
   const { range } = position
-  const untilFloor = range?.floor ?? floor
+  const untilFloor = range?.floor ?? target?.floor ?? floorOf(until, floor, position.floor)
   if (complete) return { snapshot: until, floor: untilFloor }
   return { ...position, range: { until, floor: untilFloor, seq: last ?? range?.seq ?? '0' } }
 }
 
-/** Reads a chunk, and moves the records that cannot be claimed, which the claim journal records: they must not be read again. */
+/**
+ * Reads a chunk, and moves the records that cannot be claimed, which the claim journal records: they must not be read again. `taken_seqs` is evaluated before `me` locks a row, for which
+ * the statement gets its transaction id: the lock is taken on rows that were joined before.
+ */
 function readSql(tables: Tables, options: LogReadOptions): LogStatement {
-  const { outbox, log, relays, cursors, taken, meta } = tables
-  const { position, until = position.range?.until, except, behindParked, maxBytes } = options
+  const { outbox, log, relays, readers, cursors, taken, meta } = tables
+  const { position, except, behindParked, maxBytes } = options
+  const until = position.range?.until ?? options.until?.snapshot
   const partitions = [...options.epochs.keys()]
   const parameters: unknown[] = []
   const bind = bindTo(parameters)
@@ -189,11 +202,13 @@ function readSql(tables: Tables, options: LogReadOptions): LogStatement {
     `${before} + bytes <= ${bind(max, 'float8')} OR (n = 1 AND ${before} = 0)`
   const fitting = maxBytes === undefined ? 'SELECT * FROM chunk' : `SELECT * FROM (${sized}) AS sized WHERE ${fits(maxBytes)}`
   const data = maxBytes === undefined ? 'l.data' : `CASE WHEN octet_length(l.data) > ${bind(maxBytes, 'float8')} THEN NULL ELSE l.data END`
-  const sql = `WITH me AS MATERIALIZED (
-  SELECT (extract(epoch FROM r.alive_until - clock_timestamp()) * 1000)::float8 AS remaining, set_config('synchronous_commit', 'off', true)
-  FROM ${relays} AS r WHERE r.member = ${member} AND r.alive_until > clock_timestamp()
+  const sql = `WITH taken_seqs AS MATERIALIZED (SELECT ${lastSeqSql(outbox)} AS last),
+me AS MATERIALIZED (
+  SELECT (extract(epoch FROM r.alive_until - clock_timestamp()) * 1000)::float8 AS remaining, taken_seqs.last AS last_seq, set_config('synchronous_commit', 'off', true)
+  FROM taken_seqs CROSS JOIN ${relays} AS r JOIN ${readers} AS reader USING (member)
+  WHERE r.member = ${member} AND r.alive_until > clock_timestamp() AND ${isPresent} AND reader.reads <= ${bind(options.turn, 'bigint')}
     AND EXISTS (SELECT FROM ${ownedSql(tables, options, bind)})
-  FOR KEY SHARE OF r
+  FOR KEY SHARE OF r FOR SHARE OF reader
 ),
 chunk AS MATERIALIZED (${rows}),
 fitting AS MATERIALIZED (${fitting}),
@@ -220,7 +235,7 @@ SELECT NULL::text AS seq, NULL::text AS state, NULL::text AS destination, NULL::
     'gone', (SELECT count(*) FROM ${relays} WHERE alive_until <= clock_timestamp()),
     'until', ended.until::text, 'last', ended.last::text, 'complete', ended.complete, 'cut', ended.fit < ended.read, 'moved', ended.moved::text,
     'entry', (SELECT generation::text FROM recorded),
-    'last_seq', ${lastSeqSql(outbox)}::text
+    'last_seq', me.last_seq::text, 'xid', pg_current_xact_id()::text
   )::text AS attributes,
   NULL::integer AS attempts, NULL::float8 AS created_at, NULL::float8 AS age, NULL::smallint AS partition, NULL::text AS ordering_key
 FROM me CROSS JOIN ended
@@ -244,9 +259,13 @@ function ownedSql({ partitions }: Tables, { member, epochs }: Pick<LogFence, 'me
  * see this one. Its lease does not matter: while it is registered, no other member has taken anything over.
  */
 function fencedSql(tables: Tables, fence: LogFence, bind: BindParameter): string {
-  const { relays, cursors } = tables
+  const { relays, readers, cursors } = tables
   const [partition = 0] = fence.epochs.keys()
-  return `me AS MATERIALIZED (SELECT FROM ${relays} AS r WHERE r.member = ${bind(fence.member, 'uuid')} FOR KEY SHARE),
+  return `me AS MATERIALIZED (
+  SELECT FROM ${relays} AS r JOIN ${readers} AS reader USING (member)
+  WHERE r.member = ${bind(fence.member, 'uuid')} AND ${isPresent} AND reader.writes <= ${bind(fence.turn, 'bigint')}
+  FOR KEY SHARE OF r FOR SHARE OF reader
+),
 fenced AS MATERIALIZED (
   SELECT FROM me CROSS JOIN ${ownedSql(tables, fence, bind)}
   WHERE NOT EXISTS (

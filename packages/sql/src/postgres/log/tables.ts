@@ -71,3 +71,33 @@ CREATE TABLE ${taken} (
 INSERT INTO ${meta} (name, version, oldest_reader) VALUES ('log', 0, 0);
 `
 }
+
+/**
+ * Version 7. A relay may have seen the end of a transaction whose commit a crash then undoes: reads and notes commit asynchronously, and a standby may be behind. After the recovery the
+ * server gives the same ids to other transactions, which the relay would believe to have read. So each relay has a row in a table that is not logged: every recovery, the promotion of
+ * a standby included, empties it, and then nothing that the relay remembers is used any more. `place` is the number of the table, which a dump does not preserve.
+ *
+ * What is stored needs no such check. A cursor is written after everything that it depends on: the commits that its snapshot shows, and the numbers below its floor. The log of the server
+ * is replayed in this order, to some point: if the cursor is there, so is all of that, and the next id is beyond the `xmax` of its snapshot.
+ *
+ * The default of `seq` takes the transaction id first, whatever the order in which columns are computed. Cursors of earlier releases may have floors that are too high: zero is always right.
+ */
+export function logReadersSql({ outbox, log, cursors, readers }: Tables): string {
+  return `
+CREATE UNLOGGED TABLE ${readers} (
+  member  uuid PRIMARY KEY,
+  place   oid NOT NULL,
+  reads   bigint NOT NULL DEFAULT 0,
+  writes  bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 50);
+
+DO ${dollarQuote(`
+BEGIN
+  EXECUTE format('ALTER TABLE %s ALTER COLUMN seq SET DEFAULT CASE WHEN pg_current_xact_id() IS NOT NULL THEN nextval(%L) END',
+    ${quoteLiteral(log)}, pg_get_serial_sequence(${quoteLiteral(outbox)}, 'seq'));
+END
+`)};
+
+UPDATE ${cursors} SET floor = 0, until_floor = CASE WHEN until_floor IS NOT NULL THEN 0 END WHERE kind = 'd';
+`
+}
