@@ -47,6 +47,7 @@ function testNames<Handle>(store: string, open: () => Promise<NamedWorld<Handle>
           log: `${name}l`,
           cursors: `${name}c`,
           taken: `${name}t`,
+          readers: `${name}e`,
         }
         // MariaDB has an additional table of locks beside the outbox, and the log of PostgreSQL has parts.
         const suffixed = [

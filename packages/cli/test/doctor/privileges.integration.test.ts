@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { silentLogger } from '@ackord/core'
@@ -144,7 +145,7 @@ describe('missing privileges in PostgreSQL', () => {
     for (let round = 0; round < 2; round += 1) await log.rotate()
     expect(await store.query(`SELECT id FROM ${written}`)).toEqual([])
     await store.query(`UPDATE ${store.table('notes')} SET value = '1/1' WHERE kind = 'log' AND name = 'identity'`)
-    expect(await log.open()).toMatchObject({ restored: true })
+    expect(await log.open(randomUUID())).toMatchObject({ restored: true })
   })
 
   it('include the partitions of the inbox, and are complete', async () => {

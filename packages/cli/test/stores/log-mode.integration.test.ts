@@ -70,7 +70,7 @@ describe('operators of an outbox in log mode', () => {
   it('use tables of version 5, which have no log', async () => {
     await using opened = await openLog()
     const { world, store, args } = opened
-    for (const table of ['log', 'cursors', 'taken']) await store.define(`DROP TABLE ${store.table(table)}`)
+    for (const table of ['log', 'cursors', 'taken', 'readers']) await store.define(`DROP TABLE ${store.table(table)}`)
     await world.fill('orders', 2)
     expect(await idsIn(args)).toHaveLength(2)
   })

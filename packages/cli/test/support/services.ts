@@ -83,6 +83,7 @@ async function dropAll(store: Extract<Store, { kind: 'postgres' | 'mysql' | 'sql
     'log',
     'cursors',
     'taken',
+    'readers',
     'outbox',
     'hands',
     'partitions',

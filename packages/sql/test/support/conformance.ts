@@ -8,6 +8,7 @@ import {
   testSqlIdempotency,
   testSqlInbox,
   testSqlOrder,
+  testSqlOutbox,
   testSqlProcesses,
 } from './sql-conformance.ts'
 
@@ -24,6 +25,16 @@ export type OpenConformanceWorld<Handle> = () => Promise<ConformanceWorld<Handle
 /** Runs all suites on PostgreSQL through one adapter. */
 export function testConformance<Handle>(name: string, open: OpenConformanceWorld<Handle>, depth?: SuiteDepth): void {
   testSqlConformance<Handle>(name, sqlWorld(open), { depth })
+}
+
+/** Runs the suite for the outbox in log mode, without the scenarios with these names. */
+export function testLogOutbox<Handle>(
+  name: string,
+  open: OpenConformanceWorld<Handle>,
+  depth: SuiteDepth,
+  except: readonly string[],
+): void {
+  testSqlOutbox<Handle>(name, sqlWorld(open), depth, { mode: 'log' }, except)
 }
 
 /** Runs the suites for the inbox. */

@@ -26,6 +26,30 @@ async function seqOf(store: SqlOutbox<unknown>, messageId: string): Promise<stri
 const retained = { maxAge: 0, keep: 3_600_000 }
 
 describe("the operators' functions in log mode", () => {
+  it('park a record that a relay is publishing, and no relay can claim it meanwhile', async () => {
+    await using world = await openPg({ fresh: true })
+    const store = logged(world.database)
+    await append(world, record('a'))
+    const claimed = await store.claim({ limit: 10, lease })
+    expect(idsOf(claimed)).toEqual(['a'])
+    await world.query(
+      `CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock_shared(4711); RETURN new; END'`,
+    )
+    await world.query('CREATE TRIGGER wait BEFORE UPDATE ON ackord_outbox FOR EACH ROW EXECUTE FUNCTION wait()')
+    await using session = await openSession(world)
+    await session.client.query('SELECT pg_advisory_lock(4711)')
+    const parking = store.park([claimed[0]?.id ?? ''], 'by hand')
+    await expect
+      .poll(() => world.query(`SELECT FROM pg_stat_activity WHERE application_name = $1 AND wait_event = 'advisory'`, [world.schema]))
+      .toHaveLength(1)
+    for (let count = 0; count < 5; count += 1) expect(await store.claim({ limit: 10, lease })).toEqual([])
+    await session.client.query('SELECT pg_advisory_unlock(4711)')
+    expect(await parking).toBe(1)
+    await store.settle(claimed.map(published))
+    expect(await drain(store)).toEqual([])
+    expect(await listed(store)).toEqual([['a', 'parked']])
+  })
+
   it('list, count and find records of the log and of the outbox table together', async () => {
     await using world = await openPg()
     const store = logged(world.database)
@@ -221,5 +245,25 @@ describe("the operators' functions in log mode", () => {
     // What was re-armed is kept in the outbox table.
     expect(await store.deletePublished({ olderThan: 0, limit: 100 })).toBe(4)
     expect(await listed(store)).toEqual([['c1', 'published']])
+  })
+
+  it('keep published records for as long as the outbox says, and refuse that where it has no effect', async () => {
+    await using world = await openPg({ fresh: true })
+    const later = () => world.query(`UPDATE ackord_meta SET changed_at = changed_at - interval '2 days' WHERE name = 'log'`)
+    const kept = async (keepPublished?: number) => {
+      const store = logged(world.database, { retain: true, keepPublished })
+      await drain(store)
+      await later()
+      // A relay that leaves rotates the log.
+      await store.leave?.()
+      return (await ringOf(world)).records.reduce((sum, count) => sum + count)
+    }
+    await append(world, record('a'))
+    expect(await kept()).toBe(1)
+    expect(await kept()).toBe(1)
+    expect(await kept(0)).toBe(0)
+    for (const options of [{ keepPublished: 1 }, { retain: true, keepPublished: 1, mode: 'table' as const }])
+      expect(() => logged(world.database, options)).toThrow(/keepPublished/)
+    expect(() => logged(world.database, { retain: true, keepPublished: -1 })).toThrow(/keepPublished/)
   })
 })

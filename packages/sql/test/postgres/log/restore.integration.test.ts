@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { type Logger, silentLogger } from '@ackord/core'
 import { describe, expect, it } from 'vitest'
 import { openPg, type World } from '../../support/world.ts'
@@ -80,6 +81,47 @@ describe('a log that was restored from a dump', () => {
     expect(await drain(store)).toEqual(['c1'])
   })
 
+  it('loses nothing on a copy whose sequence was not advanced, and whose new records have the numbers of old ones', async () => {
+    await using world = await openPg({ fresh: true })
+    const before = logged(world.database)
+    for (const id of ['a1', 'a2', 'a3']) await append(world, record(id), keyed('k', `k-${id}`))
+    expect(await drain(before)).toHaveLength(6)
+    await append(world, record('open'), keyed('k', 'k-open'))
+    await restore(world, '1000000000')
+    await world.query(`SELECT setval(pg_get_serial_sequence('ackord_outbox', 'seq'), 1, false)`)
+    await append(world, record('n1'), keyed('k', 'k-n1'))
+    await append(world, record('n2'), keyed('k', 'k-n2'))
+    const numbers = await world.query('SELECT seq FROM ackord_log GROUP BY seq HAVING count(*) > 1')
+    expect(numbers.length).toBeGreaterThan(0)
+    const after = logged(world.database)
+    const seen = await drain(after)
+    expect(seen).toEqual(expect.arrayContaining(['open', 'n1', 'n2']))
+    // What was published before may be published again, but only what has the number of a new record.
+    expect(seen.length).toBeLessThanOrEqual(6 + numbers.length)
+    expect(seen.filter((id) => id === 'k-open' || id?.startsWith('k-n'))).toEqual(['k-open', 'k-n1', 'k-n2'])
+    await append(world, record('c1'))
+    expect(await drain(after)).toEqual(['c1'])
+    const [row] = await world.query(
+      `SELECT nextval(pg_get_serial_sequence('ackord_outbox', 'seq')) > (SELECT max(generation) FROM ackord_cursors) AS higher`,
+    )
+    expect(row).toEqual({ higher: true })
+  })
+
+  it('loses nothing if the sequence is set back while a relay runs', async () => {
+    await using world = await openPg({ fresh: true })
+    const relay = logged(world.database)
+    for (const id of ['a1', 'a2', 'a3']) await append(world, record(id))
+    expect(await drain(relay)).toHaveLength(3)
+    await world.query(`SELECT setval(pg_get_serial_sequence('ackord_outbox', 'seq'), 1, false)`)
+    await append(world, record('n1'), keyed('k', 'k1'), keyed('k', 'k2'))
+    expect(await drain(relay)).toEqual([])
+    await expireRelays(world)
+    const seen = await drain(relay)
+    expect(seen.toSorted()).toEqual(expect.arrayContaining(['k1', 'k2', 'n1']))
+    await append(world, record('c1'))
+    expect(await drain(relay)).toEqual(['c1'])
+  })
+
   it('is moved once, when several relays start', async () => {
     await using world = await openPg()
     await append(world, record('a1'), record('a2'), record('a3'))
@@ -87,7 +129,7 @@ describe('a log that was restored from a dump', () => {
     await append(world, record('b1'), record('b2'), keyed('k', 'k1'))
     await restore(world, '1000000000')
     // None of them fails, for example by a deadlock.
-    const opened = await Promise.all([1, 2, 3, 4].map(() => logStatements(world).open()))
+    const opened = await Promise.all([1, 2, 3, 4].map(() => logStatements(world).open(randomUUID())))
     expect(opened.filter(({ restored }) => restored)).toHaveLength(1)
     const store = logged(world.database)
     expect((await drain(store)).toSorted()).toEqual(['b1', 'b2', 'k1'])

@@ -102,6 +102,99 @@ describe('a relay of the log whose statements are answered late or not at all', 
     expect(await drainAll(logged(world.database))).toEqual([])
   })
 
+  it('publishes once, and goes on, if a write reaches the server after the relay has asked whether it was applied', async () => {
+    await using world = await openPg()
+    let late: (() => Promise<unknown>) | undefined
+    const applied: unknown[] = []
+    const relay = claimsWith(world, (log) => ({
+      async write(...given) {
+        if (late !== undefined || applied.length > 0) return await log.write(...given)
+        late = () => log.write(...given)
+        throw new Error('The connection was lost.')
+      },
+      async lastGeneration(partition) {
+        const answer = await log.lastGeneration(partition)
+        if (late !== undefined) applied.push(await late())
+        late = undefined
+        return answer
+      },
+    }))
+    await append(world, record('a'), keyed('k', 'k1'), keyed('k', 'k2'))
+    const claimed = await relay.claim({ limit: 10, lease })
+    const outcomes = claimed.map((one) => (one.message.id === 'k1' ? failed(one) : published(one)))
+    await expect(relay.settle(outcomes.slice(0, 2))).rejects.toThrow('The connection was lost.')
+    expect(await relay.settle(outcomes)).toEqual(['applied', 'applied', 'applied'])
+    expect(applied).toEqual([undefined])
+    expect(await world.query('SELECT id, attempts FROM ackord_outbox')).toEqual([{ id: 'k1', attempts: 1 }])
+    await append(world, record('b'))
+    expect(await drainAll(relay)).toEqual(['b'])
+    await makeDue(world)
+    expect(await drainAll(relay)).toEqual(['k1'])
+    await expireRelays(world)
+    expect(await drainAll(logged(world.database))).toEqual([])
+  })
+
+  it('takes partitions over once, if the first try reaches the server after the second one', async () => {
+    await using world = await openPg()
+    const first = logged(world.database)
+    await append(world, record('a'), record('b'))
+    const dead = await first.claim({ limit: 1, lease })
+    await expireRelays(world)
+    let late: (() => Promise<unknown>) | undefined
+    const applied: unknown[] = []
+    const relay = claimsWith(world, (log) => ({
+      async takeOver(...given) {
+        if (late === undefined && applied.length === 0) {
+          late = () => log.takeOver(...given)
+          throw new Error('The connection was lost.')
+        }
+        return await log.takeOver(...given)
+      },
+      async recordClaim(...given) {
+        if (late !== undefined) applied.push(await late())
+        late = undefined
+        return await log.recordClaim(...given)
+      },
+    }))
+    await expect(relay.claim({ limit: 10, lease })).rejects.toThrow('The connection was lost.')
+    expect((await drainAll(relay)).toSorted()).toEqual(['a', 'b'])
+    expect(applied).toEqual([undefined])
+    expect(await first.settle(dead.map(published))).toEqual(['lost'])
+    await expireRelays(world)
+    expect(await drainAll(logged(world.database))).toEqual([])
+  })
+
+  it('moves nothing by a read that reaches the server after the relay has asked what it has moved', async () => {
+    await using world = await openPg()
+    let losesReads = false
+    let late: (() => Promise<{ readonly moved: readonly string[] }>) | undefined
+    const moved: unknown[] = []
+    const relay = claimsWith(world, (log) => ({
+      async read(options) {
+        if (!losesReads) return await log.read(options)
+        losesReads = false
+        late = () => log.read(options)
+        throw new Error('The connection was lost.')
+      },
+      async movedSince(...given) {
+        const answer = await log.movedSince(...given)
+        if (late !== undefined) moved.push((await late()).moved)
+        late = undefined
+        return answer
+      },
+    }))
+    await append(world, keyed('k', 'k1'))
+    await relay.settle((await relay.claim({ limit: 10, lease })).map(failed))
+    await append(world, keyed('k', 'k2'))
+    losesReads = true
+    await expect(relay.claim({ limit: 10, lease })).rejects.toThrow('The connection was lost.')
+    expect(await drainAll(relay)).toEqual([])
+    expect(moved).toEqual([[]])
+    await makeDue(world)
+    expect(await drainAll(relay)).toEqual(['k1', 'k2'])
+    expect(await world.outbox()).toBe(0)
+  })
+
   it('does not read records again that a read has moved whose answer was lost', async () => {
     await using world = await openPg()
     const lose = losingAnswer()

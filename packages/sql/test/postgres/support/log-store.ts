@@ -43,9 +43,7 @@ export async function rotate(world: World, rotation: RotationOptions = { maxAge:
 }
 
 /** A connection of the test for a transaction that stays open. `rotate` does not wait for it. */
-export async function openSession(
-  world: World & { client(): Promise<PoolClient> },
-): Promise<AsyncDisposable & { readonly client: PoolClient }> {
+export async function openSession(world: { client(): Promise<PoolClient> }): Promise<AsyncDisposable & { readonly client: PoolClient }> {
   const client = await world.client()
   await client.query(`SET application_name = 'held'`)
   return {
@@ -58,7 +56,7 @@ export async function openSession(
 }
 
 /** Stores records in the log, in a transaction of their own. */
-export async function append(world: World, ...records: readonly NewOutboxRecord[]): Promise<void> {
+export async function append(world: Pick<World, 'database'>, ...records: readonly NewOutboxRecord[]): Promise<void> {
   await world.database.write((transaction) => logged(world.database).append(transaction, records))
 }
 
@@ -84,7 +82,7 @@ export async function ringOf(world: World): Promise<{ readonly written: number; 
 }
 
 /** Ends the leases of all relays, as if they had died long ago. */
-export async function expireRelays(world: World): Promise<void> {
+export async function expireRelays(world: Pick<World, 'query'>): Promise<void> {
   await world.query(`UPDATE ackord_relays SET alive_until = clock_timestamp() - interval '1 second'`)
 }
 
@@ -122,6 +120,6 @@ export async function drainAll(...relays: readonly Pick<OrderedClaims, 'claim' |
 }
 
 /** Makes all retries due. */
-export async function makeDue(world: World): Promise<void> {
+export async function makeDue(world: Pick<World, 'query'>): Promise<void> {
   await world.query(`UPDATE ackord_outbox SET available_at = clock_timestamp() - interval '1 second' WHERE state = 'waiting'`)
 }
