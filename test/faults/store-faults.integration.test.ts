@@ -3,7 +3,7 @@ import { afterAll } from 'vitest'
 import { isProof } from '../../scripts/test-depth.mjs'
 import { registerFaults } from './register.ts'
 import { mariadbStore } from './stores/mariadb-store.ts'
-import { postgresStore } from './stores/postgres-store.ts'
+import { postgresLogStore, postgresStore } from './stores/postgres-store.ts'
 import { redisStores } from './stores/redis-store.ts'
 import { sqliteScenarios } from './stores/sqlite-scenarios.ts'
 import { openSqliteStore } from './stores/sqlite-store.ts'
@@ -15,7 +15,7 @@ const suite = 'faults of a store'
 
 // Without ACKORD_PROOF each kind of fault runs once on PostgreSQL and on Redis.
 const kinds: readonly ServerStoreKind[] = isProof
-  ? [postgresStore, mariadbStore, ...redisStores]
+  ? [postgresStore, postgresLogStore, mariadbStore, ...redisStores]
   : [postgresStore, ...redisStores.slice(0, 1)]
 
 for (const kind of kinds) {

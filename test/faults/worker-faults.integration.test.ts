@@ -16,12 +16,13 @@ interface Subject {
 }
 
 const results = new ResultTable()
+const postgres = workerProgram(new URL('./workers/postgres-worker.ts', import.meta.url))
 const redis = workerProgram(new URL('./workers/redis-worker.ts', import.meta.url))
 // In SQL a handler has no lease: the transaction stays open as long as its connection, and another delivery of its message waits for it.
 const always: readonly Subject[] = [
   {
     name: 'PostgreSQL (pg)',
-    open: postgresWorld(workerProgram(new URL('./workers/postgres-worker.ts', import.meta.url))),
+    open: postgresWorld(postgres),
     suspendAt: ['relay.published'],
   },
   {
@@ -32,6 +33,11 @@ const always: readonly Subject[] = [
 ]
 // These run only with ACKORD_PROOF.
 const further: readonly Subject[] = [
+  {
+    name: 'PostgreSQL (pg), log mode',
+    open: postgresWorld(postgres, { mode: 'log' }),
+    suspendAt: ['relay.published'],
+  },
   {
     name: 'MariaDB (mysql2)',
     open: mariadbWorld(workerProgram(new URL('./workers/mariadb-worker.ts', import.meta.url))),

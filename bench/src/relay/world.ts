@@ -49,10 +49,11 @@ export async function openWorld(): Promise<RelayWorld> {
         )
         await database.write((transaction) => outbox.append(transaction, records))
       }
-      await pool.query('VACUUM ANALYZE ackord_outbox')
+      await pool.query('VACUUM ANALYZE ackord_outbox, ackord_log')
     },
     async empty() {
-      await pool.query('TRUNCATE ackord_outbox')
+      await pool.query('TRUNCATE ackord_outbox, ackord_log, ackord_cursors, ackord_taken')
+      await pool.query('ANALYZE ackord_outbox, ackord_log, ackord_cursors')
     },
     async [Symbol.asyncDispose]() {
       await pool.query(`DROP SCHEMA ${schema} CASCADE`)

@@ -1,5 +1,5 @@
 import { silentLogger } from '@ackord/core'
-import { createSchema } from '@ackord/sql'
+import { createSchema, type OutboxMode } from '@ackord/sql'
 import { fromPg } from '@ackord/sql/postgres'
 import { startFaultProxy } from '@ackord/testkit'
 import { postgresUrl, schemaName } from '../../../packages/sql/test/support/own-schema.ts'
@@ -9,12 +9,16 @@ import { PostgresStatements } from './postgres-statements.ts'
 import { sqlStore, takeConnections } from './sql-store.ts'
 import { type Moment, restart, type ServerStoreKind } from './store.ts'
 
-const moments: Readonly<Record<Moment, RegExp>> = { begin: /\bBEGIN\b/, commit: /\bCOMMIT\b/, settle: /\bDELETE FROM\b/ }
+/** In log mode a settlement writes a cursor. */
+const settles: Readonly<Record<OutboxMode, RegExp>> = { table: /\bDELETE FROM\b/, log: /\(leaf, kind, partitions,/ }
 
-export const postgresStore: ServerStoreKind = {
-  name: 'PostgreSQL (pg)',
-  tellsUnknownCommits: true,
-  async open({ own = false, connections = 10 } = {}) {
+export const postgresStore: ServerStoreKind = { name: 'PostgreSQL (pg)', tellsUnknownCommits: true, open: opener('table') }
+
+export const postgresLogStore: ServerStoreKind = { name: 'PostgreSQL (pg), log mode', tellsUnknownCommits: true, open: opener('log') }
+
+function opener(mode: OutboxMode): ServerStoreKind['open'] {
+  const moments: Readonly<Record<Moment, RegExp>> = { begin: /\bBEGIN\b/, commit: /\bCOMMIT\b/, settle: settles[mode] }
+  return async function open({ own = false, connections = 10 } = {}) {
     const server = own ? await startPostgres() : undefined
     const url = server?.url ?? postgresUrl
     const schema = schemaName()
@@ -38,8 +42,8 @@ export const postgresStore: ServerStoreKind = {
       // The query timeout is the only way to detect a half-open connection.
       query_timeout: 1500,
     })
-    const database = fromPg(pool, { logger: silentLogger })
-    const looking = fromPg(door, { logger: silentLogger })
+    const database = fromPg(pool, { mode, logger: silentLogger })
+    const looking = fromPg(door, { mode, logger: silentLogger })
     await createSchema(looking)
     const idsIn = async (table: string) => (await door.query(`SELECT id FROM ${table}`)).rows.map(({ id }) => String(id))
 
@@ -68,5 +72,5 @@ export const postgresStore: ServerStoreKind = {
         await server?.stop()
       },
     }
-  },
+  }
 }
