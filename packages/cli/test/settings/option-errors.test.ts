@@ -79,6 +79,8 @@ const otherwise: Readonly<Record<string, readonly string[]>> = {
   resume: ['orders'],
   relay: ['--from', store, '--to', 'amqp://127.0.0.1:1'],
   'inbox show': ['7d9f'],
+  'processes show': ['order', 'o-1'],
+  'processes end': ['order', 'o-1', '--yes'],
   'inbox forget': ['7d9f', '--consumer', 'orders', '--yes'],
   dashboard: ['--dead-letters', 'orders.dead'],
   'dead-letters list': letters,
