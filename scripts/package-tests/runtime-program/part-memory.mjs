@@ -6,11 +6,10 @@ import * as suites from '@ackord/testkit/suites'
 /** @param {import('./checks.mjs').Checks} checks */
 export async function register(checks) {
   const name = 'in memory'
-  const createRelay = (/** @type {never} */ store, /** @type {never} */ setup) => new Relay(store, setup)
   const { openMemoryOutboxWorld: open, memoryOutboxFeatures: features, openMemoryBrokerWorld, memoryBrokerClaims: claims } = suites
   suites.testOutboxStore(checks, { name, open, features, depth: 'once' })
   suites.testOrderedOutbox(checks, { name, open: suites.openOrderedMemoryOutboxWorld, depth: 'once' })
-  suites.testRelay(checks, { name, openStore: open, createRelay, insight: true, depth: 'once' })
+  suites.testRelay(checks, { name, openStore: open, createRelay: (store, setup) => new Relay(store, setup), insight: true, depth: 'once' })
   suites.testSource(checks, { name, open: openMemoryBrokerWorld, claims })
   suites.testPublisher(checks, { name, open: openMemoryBrokerWorld, claims })
   suites.testIdempotencyStore(checks, {

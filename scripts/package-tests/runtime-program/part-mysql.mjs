@@ -1,5 +1,4 @@
 // @ts-check
-import { silentLogger } from '@ackord/core'
 import { fromMysql2 } from '@ackord/sql/mysql'
 import { createPool } from 'mysql2/promise'
 import { schemaPool, testSql } from './sql-worlds.mjs'
@@ -10,7 +9,7 @@ export async function register(checks) {
   const pool = createPool(url)
   // Locks and settings of the session concern one connection.
   const clock = createPool({ uri: url, connectionLimit: 1 })
-  const connect = (/** @type {string} */ schema) => fromMysql2(pool, { schema, logger: silentLogger })
+  const connect = (/** @type {string} */ schema) => fromMysql2(pool, { schema })
   const queryRows = async (/** @type {string} */ sql, /** @type {unknown[]} */ values = []) =>
     /** @type {Record<string, string>[]} */ ((await pool.query(sql, values))[0])
   /** @type {string[]} */

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { silentLogger } from '@ackord/core'
 import { fromIoredis } from '@ackord/redis'
 import { streamPublisher, streamSource } from '@ackord/redis/streams'
+// @ts-expect-error A dependency of the project in which this runs, and not of the workspace.
 import { Redis } from 'ioredis'
 import { testBroker } from './brokers.mjs'
 

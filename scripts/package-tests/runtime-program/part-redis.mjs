@@ -4,6 +4,7 @@ import { fromIoredis, redisInbox, streamOutbox, transactional, transactionMiddle
 import { luaOutbox } from '@ackord/redis/lua-outbox'
 import { createService } from '@ackord/redis/service'
 import * as suites from '@ackord/testkit/suites'
+// @ts-expect-error A dependency of the project in which this runs, and not of the workspace.
 import { Redis } from 'ioredis'
 import { testService } from './service.mjs'
 

@@ -35,7 +35,7 @@ export async function register(checks) {
     const client = connect()
     // bun:sqlite checks foreign keys only if it is told to.
     client.exec('PRAGMA foreign_keys = ON')
-    const database = fromSqlite(client, { logger: silentLogger })
+    const database = fromSqlite(client, { synchronous: 'normal', logger: silentLogger })
     await createSchema(database)
     client.exec('CREATE TABLE entries (key TEXT PRIMARY KEY NOT NULL, value TEXT NOT NULL) STRICT')
     client.exec('CREATE TABLE parents (n INTEGER PRIMARY KEY) STRICT')
@@ -43,7 +43,7 @@ export async function register(checks) {
     const reader = connect()
     return {
       database,
-      another: () => fromSqlite(connect(), { logger: silentLogger }),
+      another: () => fromSqlite(connect(), { synchronous: 'normal', logger: silentLogger }),
       async age(/** @type {readonly string[]} */ columns, /** @type {number} */ duration) {
         const earlier = (/** @type {string} */ column) => `${column} = CAST(round(${column} - ${duration}) AS INTEGER)`
         await database.write(async (handle) => {
