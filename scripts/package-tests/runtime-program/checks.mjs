@@ -63,7 +63,7 @@ export function textOf(error) {
 }
 
 /** Settles as the promise does, or rejects if that takes longer. @template T @param {number} limit milliseconds @param {Promise<T>} work @returns {Promise<T>} */
-export async function within(limit, work) {
+async function within(limit, work) {
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer
   const late = new Promise((_, reject) => {
