@@ -28,7 +28,7 @@ test-docs: $(installed) ## what users read and copy: the examples of the READMEs
 	@node scripts/dashboard-page.mjs
 	@scripts/services run -- node scripts/test.mjs --config vitest.docs.config.ts
 
-test-packages: $(installed) ## what users get: packed packages, the projects of create-ackord, the pages of docs/start; ONLY="sqlite …" for some
+test-packages: $(installed) ## what users get: packed packages, the projects of create-ackord, the pages of docs/start, the packages on Bun and Deno; ONLY="sqlite …" for some
 	@scripts/services run --only postgres,mariadb,redis,rabbitmq,nats,kafka -- node scripts/test-packages.mjs $(ONLY)
 
 test-kafka: $(installed) ## all tests of Kafka on a real broker: the one that KAFKA_URL names, or one that is started from the unpacked Kafka in KAFKA_HOME (with Java 17)

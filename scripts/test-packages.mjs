@@ -1,6 +1,6 @@
 // @ts-check
-// Tests what users get: the packed packages, the projects that create-ackord generates, projects in the layout of Nest's starter, and the pages to start
-// with. Arguments choose some of them by a part of their titles. The last line has the counts: `N passed, N failed`.
+// Tests what users get: the packed packages, the projects that create-ackord generates, projects in the layout of Nest's starter, the pages to start
+// with, and the packed packages on Bun and Deno. Arguments choose some of them by a part of their titles. The last line has the counts: `N passed, N failed`.
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -10,20 +10,22 @@ import { runCommand } from './package-tests/commands.mjs'
 import { nestStarters } from './package-tests/nest-starter-files.mjs'
 import { nestStarterChecks } from './package-tests/nest-starters.mjs'
 import { Report } from './package-tests/report.mjs'
+import { createRuntimeProject, runtimes, testRuntime } from './package-tests/runtimes.mjs'
 import { pageChecks, startPages } from './package-tests/start-pages.mjs'
 import { createProjects, projectChecks, templates } from './package-tests/templates.mjs'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const filters = process.argv.slice(2)
 const isChosen = (/** @type {{ title: string }} */ { title }) => filters.length === 0 || filters.some((filter) => title.includes(filter))
-const [chosenTemplates, chosenStarters, chosenPages] = [
+const [chosenTemplates, chosenStarters, chosenPages, chosenRuntimes] = [
   templates.filter(isChosen),
   nestStarters.filter(isChosen),
   startPages.filter(isChosen),
+  runtimes.filter(isChosen),
 ]
-if (chosenTemplates.length + chosenStarters.length + chosenPages.length === 0) {
+if (chosenTemplates.length + chosenStarters.length + chosenPages.length + chosenRuntimes.length === 0) {
   console.error(
-    `Nothing has a title with ${filters.join(' or ')}. There are:\n${[...templates, ...nestStarters, ...startPages].map(({ title }) => `  ${title}`).join('\n')}`,
+    `Nothing has a title with ${filters.join(' or ')}. There are:\n${[...templates, ...nestStarters, ...startPages, ...runtimes].map(({ title }) => `  ${title}`).join('\n')}`,
   )
   process.exit(2)
 }
@@ -41,7 +43,7 @@ const isPacked = await report.check('all packages are built and packed', async (
   packed = packPackages(join(folder, 'tarballs'))
 })
 // Projects and pages spend much of their time waiting for npm and for servers.
-if (isPacked) await Promise.all([testProjects(), testStartersAndPages()])
+if (isPacked) await Promise.all([testProjects(), testStartersAndPages(), testRuntimes()])
 report.end()
 process.exit(report.failed === 0 ? 0 : 1)
 
@@ -69,4 +71,12 @@ async function testStartersAndPages() {
     const { checks, cleanUp } = pageChecks(page, join(folder, 'pages'), packed)
     await report.series(page.title, checks, cleanUp)
   }
+}
+
+async function testRuntimes() {
+  if (chosenRuntimes.length === 0) return
+  const project = join(folder, 'runtimes')
+  const title = `npm installs the packages and ${chosenRuntimes.map((runtime) => runtime.title).join(' and ')}`
+  const isInstalled = await report.check(title, () => createRuntimeProject(chosenRuntimes, project, packed))
+  if (isInstalled) for (const runtime of chosenRuntimes) await testRuntime(runtime, project, report)
 }

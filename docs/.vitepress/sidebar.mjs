@@ -11,6 +11,7 @@ export const sidebar = [
       { text: 'Examples', link: '/examples' },
       { text: 'Guarantees', link: '/guarantees' },
       { text: 'Tested servers', link: '/compatibility' },
+      { text: 'Bun and Deno', link: '/guides/bun-and-deno' },
       { text: 'Alternatives', link: '/guides/alternatives' },
       { text: 'How it compares', link: '/comparison' },
       { text: 'Benchmarks', link: '/benchmarks' },
