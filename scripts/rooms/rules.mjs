@@ -29,6 +29,7 @@ const layers = {
     ['transaction', 'ordering', 'orm'],
     ['inbox', 'outbox', 'idempotency', 'rates', 'process'],
     ['group-commit', 'schema'],
+    ['tenants'],
     ['postgres', 'mysql', 'sqlite'],
   ],
   redis: [['client'], ['errors.ts'], ['transaction'], ['inbox', 'outbox', 'idempotency', 'rates', 'process', 'streams']],

@@ -16,6 +16,7 @@ const groups = [
     about: `A relay measures \`ackord.outbox.lag\`, \`ackord.outbox.destination_lag\` and \`ackord.outbox.records\` once per \`statsInterval\`, a minute by default. All relays of a store measure the same: combine them by \`max\`, not by \`sum\`. \`outboxSource()\` counts what becomes of records, and does not measure these three. With a [\`RelayGroup\`](guides/scaling.md#one-process-for-many-databases) every metric of a relay and of its store has one more label, \`store\`.`,
   },
   { from: 'store', title: 'Stores', about: 'From the transactions, group commits, outboxes and cleanups of SQL databases and Redis.' },
+  { from: 'tenants', title: 'Databases of tenants', about: 'From [`tenantDatabases()`](guides/tenants.md).' },
   {
     from: 'luaOutbox',
     title: 'Lua outbox',

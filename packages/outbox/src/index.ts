@@ -21,7 +21,15 @@ export type { OnExhausted } from './options/key-order.ts'
 export type { MetricDescription } from './options/outbox-metrics.ts'
 export { outboxMetrics } from './options/outbox-metrics.ts'
 export type { MappedRecord, MapRecord, ParkReason, RelayEvent, RelayRecord } from './options/relay-events.ts'
-export type { ClaimingOptions, PublisherMap, RelayCleanupOptions, RelayGroupOptions, RelayOptions } from './options/relay-options.ts'
+export type {
+  ClaimingOptions,
+  DiscoveredStore,
+  PublisherMap,
+  RelayCleanupOptions,
+  RelayDiscoveryOptions,
+  RelayGroupOptions,
+  RelayOptions,
+} from './options/relay-options.ts'
 export { relayDefaults } from './options/relay-options.ts'
 export type { ProcessDefinition, ProcessOptions } from './process/define-process.ts'
 export { defineProcess, when } from './process/define-process.ts'

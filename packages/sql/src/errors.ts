@@ -84,3 +84,36 @@ export class SchemaError extends AckordError {
     this.problem = problem
   }
 }
+
+/** No tenant could be determined for a message or request, or there is no database for the tenant. The message is rejected. */
+export class TenantUnknownError extends AckordError {
+  static {
+    this.prototype.name = 'TenantUnknownError'
+  }
+
+  /** `undefined`: `tenantOf` has returned no tenant. */
+  readonly tenant: string | undefined
+
+  constructor(text: string, tenant: string | undefined) {
+    super('ACKORD_TENANT_UNKNOWN', text, { retryable: false })
+    this.tenant = tenant
+  }
+}
+
+/** The database of one tenant cannot be used at the moment. A message is nacked with the delay `retryAfter`; those of other tenants are not affected. */
+export class TenantUnavailableError extends AckordError {
+  static {
+    this.prototype.name = 'TenantUnavailableError'
+  }
+
+  readonly tenant: string
+  /** Milliseconds until the next try. */
+  readonly retryAfter: number
+
+  constructor(tenant: string, problem: string, options: { readonly retryAfter: number; readonly cause?: unknown }) {
+    const { retryAfter, cause } = options
+    super('ACKORD_TENANT_UNAVAILABLE', `The database of the tenant '${tenant}' ${problem}`, cause === undefined ? {} : { cause })
+    this.tenant = tenant
+    this.retryAfter = retryAfter
+  }
+}

@@ -16,7 +16,7 @@ export interface MetricDescription {
   readonly from: MetricOrigin
 }
 
-type MetricOrigin = 'router' | 'inbox' | 'relay' | 'store' | 'luaOutbox' | 'process'
+type MetricOrigin = 'router' | 'inbox' | 'relay' | 'store' | 'tenants' | 'luaOutbox' | 'process'
 
 /** Seconds. From a statement on a local database to a publish that waits for a slow broker. */
 const callBuckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30] as const
@@ -40,6 +40,7 @@ type CounterName =
   | 'ackord.fairness.limited'
   | 'ackord.fairness.returned'
   | 'ackord.fairness.limiter_failures'
+  | 'ackord.tenants.failures'
   | 'ackord.inbox.handled'
   | 'ackord.inbox.duplicates'
   | 'ackord.inbox.busy'
@@ -74,6 +75,7 @@ type GaugeName =
   | 'ackord.in_flight'
   | 'ackord.fairness.waiting'
   | 'ackord.fairness.throttled'
+  | 'ackord.tenants.open'
   | 'ackord.outbox.destination_down'
   | 'ackord.outbox.store_down'
   | 'ackord.outbox.lag'
@@ -166,6 +168,18 @@ export const metricTable: Readonly<Record<MetricName, MetricDescription>> = {
     help: 'Calls of the rate limiter that failed or were not answered in time.',
     labels: none,
     from: 'router',
+  },
+  'ackord.tenants.open': {
+    kind: 'gauge',
+    help: 'Databases of tenants that are open, being opened or being closed.',
+    labels: none,
+    from: 'tenants',
+  },
+  'ackord.tenants.failures': {
+    kind: 'counter',
+    help: 'Messages and requests that failed because the database of their tenant could not be used. Those that were refused during a back-off are not counted.',
+    labels: none,
+    from: 'tenants',
   },
   'ackord.inbox.handled': {
     kind: 'counter',

@@ -96,6 +96,7 @@ const notAttempts: readonly ErrorCode[] = [
   'ACKORD_INBOX_BUSY',
   'ACKORD_SHUTDOWN',
   'ACKORD_STORE_REFUSES_WRITES',
+  'ACKORD_TENANT_UNAVAILABLE',
 ]
 
 function isUnknownType(error: Error): boolean {

@@ -154,9 +154,15 @@ export class StorePause {
   }
 }
 
-/** Whether an error, or one of its causes, says that the store accepts no writes. Not if the error puts the fault in the message. */
+/**
+ * Whether an error, or one of its causes, says that the store accepts no writes. Not if the error puts the fault in the message, and not if it concerns the database of one tenant:
+ * the messages of the others must not wait for it.
+ */
 export function isRefusal(error: unknown): boolean {
   if (!isRetryable(error)) return false
-  for (const cause of causesOf(error)) if (isAckordError(cause, 'ACKORD_STORE_REFUSES_WRITES')) return true
+  for (const cause of causesOf(error)) {
+    if (isAckordError(cause, 'ACKORD_TENANT_UNAVAILABLE')) return false
+    if (isAckordError(cause, 'ACKORD_STORE_REFUSES_WRITES')) return true
+  }
   return false
 }

@@ -1,6 +1,7 @@
 import { abortable } from '@ackord/core/internal'
 import type { ClaimedRecord } from '../store/outbox-store.ts'
 
+/** `bytes` and `claim` may change. */
 interface Limits {
   readonly bytes: number
   /** A limit even for small records: each record in flight uses memory, and possibly a connection. */
@@ -30,21 +31,23 @@ export class ByteBudget {
   }
 
   /**
-   * Resolves when there is room for a full claim, or nothing is in memory. Reserves the size of a full claim until `claimed` or `free`. Rejects when
-   * the signal is aborted.
+   * Resolves when there is room for a full claim, or nothing is in memory, to the number of bytes that it reserves until `claimed`: the size of a
+   * full claim. Rejects when the signal is aborted.
    */
-  async reserve(signal: AbortSignal): Promise<void> {
-    const { bytes, records, claim } = this.#limits
-    while ((this.#used > 0 && this.#used + claim > bytes) || this.#records >= records) {
+  async reserve(signal: AbortSignal): Promise<number> {
+    const isTooFull = ({ bytes, records, claim }: Limits) => (this.#used > 0 && this.#used + claim > bytes) || this.#records >= records
+    while (isTooFull(this.#limits)) {
       await abortable(new Promise<void>((resolve) => void this.#freed.push(resolve)), signal)
     }
+    const { claim } = this.#limits
     this.#used += claim
+    return claim
   }
 
   /** Replaces the reservation with the size of the claimed records. */
-  claimed(records: readonly ClaimedRecord[]): void {
+  claimed(records: readonly ClaimedRecord[], reserved: number): void {
     this.add(records)
-    this.#free(this.#limits.claim)
+    this.#free(reserved)
   }
 
   add(records: readonly ClaimedRecord[]): void {

@@ -21,6 +21,7 @@ import {
   guardMetrics,
   rejectUnknownOptions,
 } from '@ackord/core/internal'
+import type { OutboxAdmin } from '../store/outbox-admin.ts'
 import type { OutboxStore } from '../store/outbox-store.ts'
 import { checkOnExhausted, type OnExhausted } from './key-order.ts'
 import type { MapRecord, RelayEvent } from './relay-events.ts'
@@ -133,8 +134,39 @@ export interface RelayGroupOptions extends Omit<RelayOptions, 'onEvent'> {
    * alone. Default: 64 MB (67,108,864).
    */
   readonly totalBytes?: number | undefined
+  /**
+   * Finds the stores while the group runs, such as the databases of tenants: new ones get a relay without a restart, and those that are gone are released. Default: the stores that
+   * were given, and those of `add()`.
+   */
+  readonly discover?: RelayDiscoveryOptions | undefined
   /** Called with each event and the name of its store. It must not block; an error that it throws is logged once per store and changes nothing. Optional. */
   readonly onEvent?: ((event: RelayEvent, store: string) => void) | undefined
+}
+
+/** How a `RelayGroup` finds its stores. Its `maxPollInterval` is 15,000 by default, because each open store is polled by itself. */
+export interface RelayDiscoveryOptions {
+  /** The names of all stores that there are now. If it throws or rejects, the group keeps its stores. */
+  readonly names: (options: { readonly signal: AbortSignal }) => Iterable<string> | Promise<Iterable<string>>
+  /**
+   * Opens the store of a name. If it throws or rejects, it is called again after the interval, and then after longer and longer delays up to a minute. A small pool is enough: a
+   * relay uses one connection per batch in flight, and one more for notifications.
+   */
+  readonly open: (name: string) => DiscoveredStore | Promise<DiscoveredStore>
+  /** Milliseconds between two calls of `names`. Default: 10,000. */
+  readonly interval?: number | undefined
+  /**
+   * The maximum number of open stores, without those that were given or added. If there are more, they take turns of at least `interval`, and records wait for the turn of their
+   * store. Default: 200.
+   */
+  readonly maxOpen?: number | undefined
+  /** Milliseconds that `names`, `open` and `close` may take. Default: 10,000. */
+  readonly openTimeout?: number | undefined
+}
+
+export interface DiscoveredStore {
+  readonly store: OutboxStore & Partial<OutboxAdmin>
+  /** Called when its relay has stopped: closes the pool. Default: nothing is closed. */
+  close?(): unknown
 }
 
 export interface ClaimingSettings {
@@ -315,6 +347,8 @@ export const relayDefaults = {
   /** Of a `RelayGroup`. */
   totalConcurrency: 8,
   totalBytes: 67_108_864,
+  /** Of a `RelayGroup` that finds its stores. */
+  discovery: { interval: 10_000, maxOpen: 200, openTimeout: 10_000, maxPollInterval: 15_000 },
 } as const
 
 /** A publisher for each destination, by its name in the store. `'*'` serves all that are not named. */

@@ -76,7 +76,7 @@ export class RelayRun {
   #lostBefore: number
 
   constructor({ store, settings, observer, background, takeTurn, goal }: RelayRunOptions) {
-    const { runtime, logger, lease, batchSize, maxBatchBytes, concurrency, destinationBackoff, shutdownTimeout } = settings
+    const { runtime, logger, lease, batchSize, concurrency, destinationBackoff, shutdownTimeout } = settings
     this.#goal = goal
     this.#store = store
     this.#settings = settings
@@ -86,7 +86,16 @@ export class RelayRun {
     this.#operatorPauses = new OperatorPauses(store.notes, runtime)
     // In each slot, one batch is sent or settled while the next is claimed.
     const records = maxBatches * concurrency * batchSize
-    this.#budget = new ByteBudget({ bytes: 2 * concurrency * maxBatchBytes, records, claim: maxBatchBytes })
+    this.#budget = new ByteBudget({
+      // In a group they change with the number of stores.
+      get bytes() {
+        return 2 * concurrency * settings.maxBatchBytes
+      },
+      get claim() {
+        return settings.maxBatchBytes
+      },
+      records,
+    })
     this.#shutdown = new Shutdown(runtime, goal === undefined ? shutdownTimeout : goal.shutdownTimeout)
     this.calls = new StoreCalls({
       runtime,
@@ -413,7 +422,8 @@ export class RelayRun {
 
   /** Records that arrive too late to be used are released. Empty after a stop. */
   async #claim(options: Omit<ClaimOptions, 'lease'>): Promise<ClaimedBatch> {
-    const { lease, maxBatchBytes: maxBytes, maxAttempts, runtime, onExhausted } = this.#settings
+    const { lease, maxAttempts, runtime, onExhausted } = this.#settings
+    let maxBytes = 0
     let askedAt = 0
     const call = () => {
       askedAt = runtime.monotonic()
@@ -423,7 +433,7 @@ export class RelayRun {
     const { stopping: signal } = this.#shutdown
     let records: readonly ClaimedRecord[] = []
     try {
-      await this.#budget.reserve(signal)
+      maxBytes = await this.#budget.reserve(signal)
     } catch {
       return { records, until: 0 }
     }
@@ -436,7 +446,7 @@ export class RelayRun {
       if (!this.stopping) throw error
     } finally {
       // A store that violates its contract must not use the budget of others.
-      this.#budget.claimed(records ?? [])
+      this.#budget.claimed(records ?? [], maxBytes)
     }
     return { records, until: askedAt + lease }
   }

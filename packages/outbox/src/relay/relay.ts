@@ -47,8 +47,15 @@ export interface RelayHealth extends OutboxTotals {
   readonly backlog: RelayBacklog | undefined
 }
 
-/** @internal Makes the batches of a relay take turns with those of others. It takes effect at the next start. */
-export let shareTurns: (relay: Relay, takeTurn: TakeTurn) => void
+/** Limits that several relays share. */
+interface SharedLimits {
+  readonly takeTurn: TakeTurn
+  /** The maximum number of bytes per claim, in addition to `maxBatchBytes`. It may change. */
+  readonly maxBatchBytes: () => number
+}
+
+/** @internal Makes a relay share limits with others. It takes effect at the next start. */
+export let shareLimits: (relay: Relay, limits: SharedLimits) => void
 
 /**
  * Publishes committed records from an outbox to the broker: claims them under a lease, publishes them in batches, settles those that were confirmed.
@@ -64,14 +71,14 @@ export class Relay {
   readonly #observer: RelayObserver
   readonly #watch: BacklogWatch | undefined
   readonly #background: ((signal: AbortSignal) => Promise<void>)[] = []
-  #takeTurn: TakeTurn | undefined
+  #shared: SharedLimits | undefined
   #run: RelayRun | undefined
   readonly #drains = new Set<LinkedController>()
   #lastDrain: Promise<unknown> = Promise.resolve()
 
   static {
-    shareTurns = (relay, takeTurn) => {
-      relay.#takeTurn = takeTurn
+    shareLimits = (relay, limits) => {
+      relay.#shared = limits
     }
   }
 
@@ -194,8 +201,9 @@ export class Relay {
   #begin(goal: DrainGoal | undefined): RelayRun {
     const { runtime } = this.#settings
     if (goal === undefined) runtime.resume()
-    const settings = goal === undefined ? this.#settings : { ...this.#settings, publishTimeout: goal.publishTimeout }
-    const parts = { store: this.#store, settings, observer: this.#observer, background: this.#background, takeTurn: this.#takeTurn }
+    const own = goal === undefined ? this.#settings : { ...this.#settings, publishTimeout: goal.publishTimeout }
+    const settings = limited(own, this.#shared)
+    const parts = { store: this.#store, settings, observer: this.#observer, background: this.#background, takeTurn: this.#shared?.takeTurn }
     // The relay belongs to no request or trace, even if it is started inside of one.
     return inRoot(() => new RelayRun({ ...parts, goal }))
   }
@@ -256,6 +264,16 @@ export class Relay {
     } catch {
       return undefined
     }
+  }
+}
+
+function limited(settings: RelaySettings, shared: SharedLimits | undefined): RelaySettings {
+  if (shared === undefined) return settings
+  return {
+    ...settings,
+    get maxBatchBytes() {
+      return Math.min(settings.maxBatchBytes, shared.maxBatchBytes())
+    },
   }
 }
 

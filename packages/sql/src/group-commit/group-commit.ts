@@ -49,7 +49,7 @@ interface Gathering {
  * for a while if groups keep conflicting with each other's locks (`GroupSize`).
  */
 export function groupCommit<Handle>(database: Database<Handle>, alone: Middleware, options: GroupCommitParts): Middleware {
-  const limits = options.groupCommit === undefined ? undefined : checkLimits(options.groupCommit)
+  const limits = options.groupCommit === undefined ? undefined : checkGroupCommit(options.groupCommit)
   const { runtime = systemRuntime } = options.outbox
   const port = portOf(database)
   const inbox = openSqlInbox(port, options.inbox)
@@ -114,11 +114,11 @@ export function groupCommit<Handle>(database: Database<Handle>, alone: Middlewar
   })
 }
 
-function checkLimits({ size = 50, groups = 4, ...unknown }: GroupCommitOptions): Limits {
+/** The options with their defaults. */
+export function checkGroupCommit(options: GroupCommitOptions): Limits {
+  const { size = 50, groups = 4, ...unknown } = options
   rejectUnknownOptions('groupCommit', unknown)
-  checkCount('groupCommit.size', size, { min: 2 })
-  checkCount('groupCommit.groups', groups)
-  return { size, groups }
+  return { size: checkCount('groupCommit.size', size, { min: 2 }), groups: checkCount('groupCommit.groups', groups) }
 }
 
 /** `undefined` for a message that the inbox rejects: it is handled alone, and gets its error there. */

@@ -26,12 +26,18 @@ export interface SqlInbox extends Inbox {
 const maxConsumerBytes = 255
 
 export function openSqlInbox<Handle>(port: DatabasePort<Handle>, options: InboxOptions): SqlInbox {
-  const { schema, names, consumer, key, onDuplicate, logger, metrics, ...unknown } = options
+  const { schema, names } = options
+  return { ...checkInboxOptions(options), table: port.tables({ schema, names }).inbox }
+}
+
+/** The inbox without its table. Throws if an option is invalid. */
+export function checkInboxOptions(options: InboxOptions): Inbox {
+  const { schema: _schema, names: _names, consumer, key, onDuplicate, logger, metrics, ...unknown } = options
   rejectUnknownOptions('inboxMiddleware()', unknown)
   const inbox = openInbox({ consumer, key, onDuplicate, logger, metrics }, problemOf)
   const problem = problemOf(consumer, maxConsumerBytes)
   if (problem !== undefined) throw new AckordError('ACKORD_INVALID_OPTION', `consumer ${problem}.`)
-  return { ...inbox, table: port.tables({ schema, names }).inbox }
+  return inbox
 }
 
 /**

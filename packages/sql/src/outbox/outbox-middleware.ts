@@ -1,5 +1,5 @@
 import { type Middleware, systemRuntime } from '@ackord/core'
-import { checkCount, rejectUnknownOptions } from '@ackord/core/internal'
+import { checkCount, checkName, rejectUnknownOptions } from '@ackord/core/internal'
 import { type OutboxOptions as CommonOutboxOptions, createOutboxMiddleware, defaultMaxSize } from '@ackord/outbox'
 import { appendTarget, type StorageOptions } from '../contract/database-options.ts'
 import type { TableOptions } from '../contract/tables.ts'
@@ -29,10 +29,7 @@ export function outboxMiddleware<Handle>(database: Database<Handle>, options: Ou
     mode,
     codecs,
     codecTimeout,
-    ...unknown
-  } = options
-  rejectUnknownOptions('outboxMiddleware()', unknown)
-  checkCount('maxSize', maxSize)
+  } = checkOutboxOptions(options)
   const port = portOf(database)
   const storage = port.storage({ order, mode })
   const target = appendTarget(port.tables({ schema, names }), storage)
@@ -51,4 +48,14 @@ export function outboxMiddleware<Handle>(database: Database<Handle>, options: Ou
     },
     { destination, marshaler, source, runtime, codecs, codecTimeout },
   )
+}
+
+/** Checks what can be checked without a database. */
+export function checkOutboxOptions(options: OutboxOptions): OutboxOptions {
+  const { destination, marshaler: _m, source: _s, maxSize, runtime: _r, schema: _t, names: _n, ...others } = options
+  const { order: _o, mode: _d, codecs: _c, codecTimeout: _l, ...unknown } = others
+  rejectUnknownOptions('outboxMiddleware()', unknown)
+  if (typeof destination !== 'function') checkName('destination', destination)
+  if (maxSize !== undefined) checkCount('maxSize', maxSize)
+  return options
 }
