@@ -31,6 +31,7 @@ export const sidebar = [
       { text: 'Replaying published events', link: '/guides/replay' },
       { text: 'Ordering', link: '/guides/ordering' },
       { text: 'Fairness and limits per tenant', link: '/guides/fairness' },
+      { text: 'A row, a schema or a database per tenant', link: '/guides/tenants' },
       { text: 'Retries and dead letters', link: '/guides/retries-and-dead-letters' },
       { text: 'Process managers (sagas)', link: '/guides/process-managers' },
       { text: 'Large payloads and encryption', link: '/guides/payloads' },
