@@ -4,7 +4,8 @@ export type { Dialect, Isolation, TransactionSettings } from './contract/dialect
 export type { Driver, FollowOptions, Notifications, RunStatement, Session, StatementResult } from './contract/driver.ts'
 export type { QueryTracker } from './contract/query-tracker.ts'
 export type { TableNames, TableOptions, Tables } from './contract/tables.ts'
-export { CommitUnknownError, SchemaError, TenantUnavailableError, TenantUnknownError, TransactionAbortedError } from './errors.ts'
+export type { TenantUnavailableError, TenantUnknownError } from './errors.ts'
+export { CommitUnknownError, SchemaError, TransactionAbortedError } from './errors.ts'
 export type { GroupCommitOptions } from './group-commit/group-commit.ts'
 export type { CleanIdempotencyOptions } from './idempotency/clean-idempotency.ts'
 export { cleanIdempotency } from './idempotency/clean-idempotency.ts'
@@ -37,13 +38,14 @@ export { createSchema, printSchema, validateSchema } from './schema/schema.ts'
 export type {
   HandleOf,
   TenantDatabase,
+  TenantDatabases,
   TenantDatabasesHealth,
   TenantDatabasesOptions,
   TenantSchemasOptions,
   TenantSchemasResult,
   TenantWriteOptions,
 } from './tenants/tenant-databases.ts'
-export { TenantDatabases, tenantDatabases } from './tenants/tenant-databases.ts'
+export { tenantDatabases } from './tenants/tenant-databases.ts'
 export type { DatabaseOptions, ExecutorOptions } from './transaction/database.ts'
 export { Database } from './transaction/database.ts'
 export type { TransactionOptions } from './transaction/run-transaction.ts'

@@ -90,7 +90,10 @@ describe('a group of relays that finds its stores', () => {
     await add('a', 'a2')
     names.add('a')
     await runtime.advance(10_000)
-    expect([sent('a'), opened]).toEqual([['a1', 'a2'], ['a', 'b', 'a']])
+    expect([sent('a'), opened]).toEqual([
+      ['a1', 'a2'],
+      ['a', 'b', 'a'],
+    ])
     await group.stop()
     expect(closed).toEqual(['a', 'b', 'a'])
     expect(group.health()).toEqual({ state: 'idle', stores: {} })

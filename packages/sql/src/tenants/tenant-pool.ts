@@ -170,16 +170,21 @@ export class TenantPool<Opened extends Closable> {
   #balance(): void {
     const entries = [...this.#entries.values()]
     const isClosing = ({ closing }: Entry<Opened>) => closing
-    const wanted = new Set([...this.#waiting].map(({ tenant }) => tenant)).size
+    // A tenant whose own database is draining does not need another place.
+    const needPlace = [...this.#waiting].filter(({ tenant }) => this.#entries.get(tenant)?.closing !== false)
+    const wanted = new Set(needPlace.map(({ tenant }) => tenant)).size
     const needed = wanted - (this.#options.maxOpen - entries.length) - entries.filter(isClosing).length
     const open = entries.filter(({ opened, closing }) => opened !== undefined && !closing)
     const unused = open.filter(({ uses }) => uses === 0).sort((a, b) => a.lastUse - b.lastUse)
     const used = open.filter(({ uses }) => uses > 0).sort((a, b) => a.openedAt - b.openedAt)
     for (const entry of unused.slice(0, Math.max(0, needed))) this.#close(entry)
     const more = needed - unused.length
+    let accepts = false
     used.forEach((entry, index) => {
+      accepts ||= entry.draining && index >= more
       entry.draining = index < more
     })
+    if (accepts) for (const waiter of [...this.#waiting]) waiter.serve()
   }
 
   #open(tenant: string): Entry<Opened> {
@@ -221,6 +226,8 @@ export class TenantPool<Opened extends Closable> {
     entry.ready.then(
       () => {
         if (entry.uses === 0) this.#unused(entry)
+        // While it was being opened its place could not be given to others.
+        else this.#balance()
       },
       (err: unknown) => logger().debug({ err, tenant }, 'The database of a tenant could not be opened.'),
     )

@@ -56,7 +56,10 @@ it.each([false, true])('keeps tenants in schemas of one database apart (group co
   })
   const messages = Array.from({ length: 90 }, (_, index) =>
     // Each id is used by all tenants, and delivered twice to each.
-    tracked(String(Math.floor(index / 6)), { data: { id: String(Math.floor(index / 6)) }, attributes: { subject: 'abc'[index % 3] ?? '' } }),
+    tracked(String(Math.floor(index / 6)), {
+      data: { id: String(Math.floor(index / 6)) },
+      attributes: { subject: 'abc'[index % 3] ?? '' },
+    }),
   )
   const router = new Router({ source: '/orders', concurrency: 12, ...quiet })
     .use(tenants.transactional({ ...options, ...(grouped && { groupCommit: { size: 4, groups: 1 } }) }))
@@ -149,7 +152,12 @@ it('serves tenants with databases of their own while one of these is unreachable
   }
   const acked = (sent: ReturnType<typeof send>) => until(() => expect(sent.flatMap(verdicts)).toEqual(sent.map(() => 'ack')))
   const eventsOf = (tenant: string) =>
-    new Set(published.published('events').filter(({ subject }) => subject === tenant).map(({ id }) => id)).size
+    new Set(
+      published
+        .published('events')
+        .filter(({ subject }) => subject === tenant)
+        .map(({ id }) => id),
+    ).size
 
   await acked([...send('a', 5), ...send('b', 5)])
   await until(() => expect([eventsOf('a'), eventsOf('b')]).toEqual([5, 5]))
@@ -159,7 +167,9 @@ it('serves tenants with databases of their own while one of these is unreachable
   const refused = send('b', 10)
   await acked(send('a', 10))
   await until(() => expect(refused.flatMap(verdicts)).toEqual(refused.map(() => 'nack')))
-  expect(refused.map(({ calls }) => calls[0]?.error)).toContainEqual(expect.objectContaining({ code: 'ACKORD_TENANT_UNAVAILABLE', tenant: 'b' }))
+  expect(refused.map(({ calls }) => calls[0]?.error)).toContainEqual(
+    expect.objectContaining({ code: 'ACKORD_TENANT_UNAVAILABLE', tenant: 'b' }),
+  )
   await until(() => expect([eventsOf('a'), relays.health().stores['b']?.store]).toEqual([15, 'down']))
   expect(tenants.health().unavailable).toEqual(['b'])
 

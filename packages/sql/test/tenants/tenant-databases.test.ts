@@ -331,6 +331,29 @@ describe('the open databases of tenants', () => {
     expect(files.counts.most).toBe(2)
   })
 
+  it('accept calls again when nobody waits for their place any more', async () => {
+    await using world = await openTenants(['a', 'b'], { maxOpen: 1 })
+    const { tenants, files } = world
+    const gate = deferred()
+    const inside = deferred()
+    const busy = tenants.use('a', () => {
+      inside.resolve()
+      return gate.promise
+    })
+    await inside.promise
+    const stopping = new AbortController()
+    const other = failureOf(tenants.write('b', async () => {}, { context: rootContext({ signal: stopping.signal }) }))
+    const same = tenants.use('a', async () => 'same')
+    await turns(2)
+    expect(tenants.health().waiting).toBe(2)
+    stopping.abort(new Error('stopped'))
+    await other
+    expect(await same).toBe('same')
+    expect(files.events).toEqual(['open a'])
+    gate.resolve()
+    await busy
+  })
+
   it('are waited for, but not for ever, and without an outage of the tenant', async () => {
     await using world = await openTenants(['a', 'b'], { maxOpen: 1 })
     const { tenants, runtime } = world
