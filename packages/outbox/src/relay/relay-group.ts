@@ -143,9 +143,13 @@ export class RelayGroup {
    * flight.
    */
   async stop(): Promise<void> {
-    if (this.#isRunning) await (this.#stopping ??= this.#stop())
-    // They may be draining.
-    else await Promise.all([...this.#relays.values()].map((relay) => relay.stop()))
+    if (!this.#isRunning) {
+      // They may be draining.
+      await Promise.all([...this.#relays.values()].map((relay) => relay.stop()))
+      return
+    }
+    this.#stopping ??= this.#stop()
+    await this.#stopping
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
