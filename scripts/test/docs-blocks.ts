@@ -35,9 +35,28 @@ export function typescriptBlocks(document: string): Block[] {
     if (hidden !== undefined) setup = hidden
     if (code === undefined) continue
     const line = text.slice(0, found.index).split('\n').length
-    blocks.push({ document, line, title, setup: title === undefined ? setup : '', code })
+    blocks.push({ document, line, title, setup: title === undefined ? withoutImportsOf(code, setup) : '', code })
   }
   return blocks
+}
+
+const imports = /^import (type )?(\w+(?:, )?)?(?:\{([^}]*)\})? ?from ('[^']+')$/gm
+
+/** The setup of a block without what its code imports itself: the first block that uses a name shows where it comes from. */
+function withoutImportsOf(code: string, setup: string): string {
+  const namesIn = (list = '') =>
+    list
+      .split(',')
+      .map((name) => name.trim())
+      .filter((name) => name !== '')
+  const nameOf = (text: string) => text.replace(/^type /, '').replace(/^\w+ as /, '')
+  const shown = new Set([...code.matchAll(imports)].flatMap(([, , main = '', names]) => [...namesIn(main), ...namesIn(names)].map(nameOf)))
+  return setup.replaceAll(imports, (_, type = '', main = '', names, from) => {
+    const [ownMain] = namesIn(main).filter((name) => !shown.has(name))
+    const own = namesIn(names).filter((name) => !shown.has(nameOf(name)))
+    const parts = [...(ownMain === undefined ? [] : [ownMain]), ...(own.length === 0 ? [] : [`{ ${own.join(', ')} }`])]
+    return parts.length === 0 ? '' : `import ${type}${parts.join(', ')} from ${from}`
+  })
 }
 
 /** Blocks of another language in a document, such as `sql`. */
