@@ -7,7 +7,7 @@ import type { Column } from '../output/table.ts'
 import { instant, printable } from '../output/text.ts'
 import type { Execute } from '../session.ts'
 import { formatDuration } from '../settings/duration.ts'
-import { newCommand, parseInteger, parsePositiveDuration, setting, storeCommand } from '../settings/settings.ts'
+import { newCommand, parseInteger, parsePositiveDuration, storeCommand } from '../settings/settings.ts'
 import { openStoreOf, type StoreOptions } from '../stores/open-store.ts'
 
 interface ListOptions extends StoreOptions {
@@ -44,10 +44,8 @@ function listCommand(execute: Execute): Command {
     )
     .option('--process <name>', 'only instances of this process')
     .option('--finished', 'the finished instances instead of the running ones')
-    .addOption(
-      setting('--idle-for <duration>', 'only instances without an event for this long, such as 1d', { parse: parsePositiveDuration }),
-    )
-    .addOption(setting('--limit <count>', 'the maximum number of instances (default: 50)', { parse: parseInteger(1, 10_000) }))
+    .option('--idle-for <duration>', 'only instances without an event for this long, such as 1d', parsePositiveDuration)
+    .option('--limit <count>', 'the maximum number of instances (default: 50)', parseInteger(1, 10_000))
     .action(
       execute(async (session, options: ListOptions) => {
         const { output, signal } = session
@@ -95,7 +93,7 @@ function endCommand(execute: Execute): Command {
     )
     .argument('<process>', 'the name of the process')
     .argument('<id>', 'the id of the instance')
-    .addOption(setting('--keep <duration>', 'how long it is remembered (default: 7d)', { parse: parsePositiveDuration }))
+    .option('--keep <duration>', 'how long it is remembered (default: 7d)', parsePositiveDuration)
     .option('--yes', 'do not ask; required without a terminal')
     .action(
       execute(async (session, options: EndOptions, [process = '', id = '']) => {

@@ -116,8 +116,9 @@ export class AckordInstance {
   async #close(): Promise<void> {
     await this.stop()
     try {
-      const services = [...(this.#consumers?.values() ?? []), ...(this.publishing === undefined ? [] : [this.publishing])]
-      const results = await Promise.allSettled(services.map((service) => service.close()))
+      // Sources are closed before publishers: a source may publish a dead letter.
+      const results = await Promise.allSettled(Array.from(this.#consumers?.values() ?? [], (service) => service.close()))
+      results.push(...(await Promise.allSettled([this.publishing?.close()])))
       const failed = results.find((result) => result.status === 'rejected')
       if (failed !== undefined) throw failed.reason
     } finally {
