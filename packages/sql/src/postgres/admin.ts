@@ -222,13 +222,11 @@ const notDue = `p.state = 'waiting' AND p.available_at > clock_timestamp() AND (
  * same statement.
  */
 function deleteNotDueSql(table: string, condition: string, log: LogTables | undefined): string {
-  const chosen = `SELECT p.ctid, p.seq FROM ${table} AS p\n  WHERE ${notDue} AND ${condition}\n  ORDER BY p.seq FOR UPDATE`
-  const marked =
-    log === undefined
-      ? ''
-      : `,
-marked AS (INSERT INTO ${log.taken} (seq) SELECT l.seq FROM ${log.log} AS l WHERE l.seq = ANY(ARRAY(SELECT seq FROM chosen)) ON CONFLICT DO NOTHING)`
-  return `WITH chosen AS MATERIALIZED (${chosen})${marked}
+  const chosen = (columns: string) =>
+    `SELECT ${columns} FROM ${table} AS p\n  WHERE ${notDue} AND ${condition}\n  ORDER BY p.seq FOR UPDATE`
+  if (log === undefined) return `DELETE FROM ${table} AS o WHERE o.ctid = ANY(ARRAY(${chosen('p.ctid')}))`
+  return `WITH chosen AS MATERIALIZED (${chosen('p.ctid, p.seq')}),
+marked AS (INSERT INTO ${log.taken} (seq) SELECT l.seq FROM ${log.log} AS l WHERE l.seq = ANY(ARRAY(SELECT seq FROM chosen)) ON CONFLICT DO NOTHING)
 DELETE FROM ${table} AS o WHERE o.ctid = ANY(ARRAY(SELECT ctid FROM chosen))`
 }
 
@@ -244,17 +242,19 @@ export function cancelWaitingSql(table: string, log?: LogTables): string {
  * read only from the attributes of rows that match otherwise: those of other rows might not be JSON, or be JSON that the server refuses to read.
  */
 export function cancelSql(table: string, references: readonly OutboxReference[], log?: LogTables): Statement {
-  return {
-    sql: deleteNotDueSql(
-      table,
-      `p.id = ANY($2::text[]) AND CASE WHEN p.id = ANY($2::text[]) THEN EXISTS (
+  const sql = deleteNotDueSql(
+    table,
+    `p.id = ANY($2::text[]) AND CASE WHEN p.id = ANY($2::text[]) THEN EXISTS (
       SELECT FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS one(destination, id, source, written)
       WHERE CASE WHEN (one.destination, one.id) <> (p.destination, p.id) THEN false
         WHEN position('"source":"' IN p.attributes) > 0 THEN position(one.written IN p.attributes) > 0
         ELSE p.attributes::json ->> 'source' = one.source END
     ) ELSE false END`,
-      log,
-    ),
+    log,
+  )
+  return {
+    // Prisma counts the rows of a statement that begins with WITH.
+    sql: log === undefined ? sql : `${sql} RETURNING 1 AS deleted`,
     parameters: [
       references.map(({ destination }) => destination),
       references.map(({ id }) => id),
